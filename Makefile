@@ -1,0 +1,69 @@
+# `make demo` and `make test` do all their own set-up; `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := requirements/dev.lock
+# The Python to build with: any of these, or yours with `make install PYTHON=/path/to/python3.12`.
+PYTHON ?=
+SUPPORTED := 3.10 3.11 3.12
+STAMP := $(VENV)/.installed
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help install lint format test demo lock lock-connectors clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## make .venv with the `headwater` command in it
+
+$(STAMP): $(LOCK) pyproject.toml
+	@found=""; \
+	for candidate in $(if $(PYTHON),"$(PYTHON)",python3.12 python3.11 python3.10 python3 python); do \
+	  version=$$("$$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
+	  case " $(SUPPORTED) " in *" $$version "*) found=$$candidate; break;; esac; \
+	  seen="$${seen:+$$seen, }$$candidate is Python $$version"; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "Headwater needs Python 3.10, 3.11 or 3.12 ($${seen:-no Python found$(if $(PYTHON), at $(PYTHON))})." >&2; \
+	  echo "Install one of them, or name it: make install PYTHON=/path/to/python3.12" >&2; \
+	  exit 2; \
+	fi; \
+	if [ -x $(BIN)/python ] && [ "$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')" != "$$version" ]; then \
+	  rm -rf $(VENV); \
+	fi; \
+	echo "Making $(VENV) with Python $$version ($$found)"; \
+	"$$found" -m venv $(VENV)
+	$(BIN)/python -m pip install --require-hashes -r $(LOCK)
+	$(BIN)/python -m pip install --no-deps --no-build-isolation --quiet -e .
+	@touch $@
+
+lint: install ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install ## let ruff put the code in order
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+test: install ## all tests; ARGS="-k delta" to choose
+	$(BIN)/python -m pytest $(ARGS)
+
+demo: install ## run the demo project end to end
+	$(BIN)/headwater demo
+
+lock: ## resolve the Python dependencies again (needs uv)
+	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.10 --upgrade \
+	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --quiet -o $(LOCK)
+
+lock-connectors: install ## hash the connectors' jars again
+	$(BIN)/python tools/lock_connectors.py
+
+clean: ## remove what can be made again (not the cache of connectors)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
