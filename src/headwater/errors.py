@@ -1,0 +1,171 @@
+"""One tree of errors. Each has a stable code, says what, where, why and what to do.
+
+HeadwaterError
+├── UsageError            wrong use: a bad project, statement or argument     exit 2
+│   ├── ProjectError      one or many problems found in a project
+│   └── Unsupported       a format, source or catalog lacks what was asked
+├── TransientError        may go away by itself: tried again with back-off    exit 1
+└── TerminalError         will not go away by itself                          exit 1
+    └── IntegrityError    what was read is not what was written
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Code(Enum):
+    """Every stable code (its name) with the sentence that explains it; docs/errors.md lists them."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    # project file
+    PROJECT_NOT_FOUND = "No project file in this folder or above it."
+    INVALID_YAML = "The project file is not valid YAML."
+    UNKNOWN_KEY = "A key that the project file does not know."
+    INVALID_VALUE = "A value of the wrong type or out of range."
+    MISSING_KEY = "A key that must be given is missing."
+    MISSING_VARIABLE = "An environment variable without a default is not set."
+    INVALID_NAME = "A name that is not [a-z][a-z0-9_]*."
+    DUPLICATE_NAME = "The same name is defined twice."
+    UNKNOWN_REFERENCE = "A definition names another one that does not exist."
+    CYCLE = "Definitions depend on each other in a circle."
+    UNKNOWN_TARGET = "The target is not in the project's `targets`."
+    UNKNOWN_FORMAT = "A table format that is not installed."
+    UNKNOWN_SOURCE_TYPE = "A type of source that is not installed."
+    UNKNOWN_CATALOG_TYPE = "A type of catalog that is not installed."
+    UNSUPPORTED = "The format, source or catalog cannot do what was asked."
+    NOT_RUNNABLE_YET = "The definition is understood, but nothing in this release runs it."
+    CODE_FAILED = "The project's Python code could not be loaded."
+    INVALID_SQL = "The SQL could not be parsed or resolved."
+
+    # set-up
+    UNSUPPORTED_PYTHON = "The Python that runs Headwater is not a supported one."
+    UNSUPPORTED_JAVA = "No supported Java was found."
+    MISSING_EXTRA = "An optional part of Headwater is not installed."
+    CONNECTOR_FETCH_FAILED = "A connector could not be fetched."
+    CONNECTOR_CHECKSUM = "A fetched connector is not the file that was locked."
+    CONNECTOR_UNKNOWN = "A connector that is not in the lock."
+    SPARK_FAILED = "Spark could not do what was asked."
+    SESSION_FAILED = "The Spark session could not be started."
+
+    # the lake
+    WAREHOUSE_UNWRITABLE = "The warehouse can't be written."
+    STORAGE_FAILED = "A file of the lake could not be read or written."
+    NO_SUCH_RELATION = "There is no such topic, table or view."
+    NO_SUCH_VERSION = "The table has no such version, or it has been expired."
+    ALREADY_EXISTS = "Something of this name or at this place exists already."
+    TABLE_CORRUPT = "A table's own records contradict each other."
+    COMMIT_FAILED = "A commit did not go through; the table is as before."
+    SCHEMA_MISMATCH = "Data does not fit the table's schema."
+    LEDGER_CORRUPT = "A record of the ledger cannot be read."
+
+    # flows
+    SOURCE_UNAVAILABLE = "A source cannot be reached."
+    UNKNOWN_FLOW = "There is no such flow in the project."
+
+    # anything else
+    USAGE = "The command was not used as it is meant to be."
+    INTERNAL = "A defect in Headwater itself."
+
+
+@dataclass(frozen=True)
+class Where:
+    """A place in the user's files: `headwater.yml:31 topics.orders.partition_by`."""
+
+    file: str
+    line: int | None = None
+    path: str | None = None
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return place if self.path is None else f"{place} {self.path}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake, ready to be shown."""
+
+    code: Code
+    message: str
+    where: Where | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        text = self.message if self.where is None else f"{self.where}: {self.message}"
+        text = text if self.hint is None else f"{text}; {self.hint}"
+        return f"{text} [{self.code}]"
+
+
+class HeadwaterError(Exception):
+    """The root of the tree: catch this to catch all of ours."""
+
+    exit_code = 1
+
+    def __init__(self, code: Code, message: str, *, where: Where | None = None, hint: str | None = None) -> None:
+        self.problem = Problem(code, message, where, hint)
+        super().__init__(str(self.problem))
+
+    @property
+    def code(self) -> Code:
+        return self.problem.code
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        return (self.problem,)
+
+
+class UsageError(HeadwaterError):
+    """Wrong use: nothing was done."""
+
+    exit_code = 2
+
+
+class ProjectError(UsageError):
+    """Everything that is wrong with a project, at once."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        first = problems[0]
+        super().__init__(first.code, first.message, where=first.where, hint=first.hint)
+        self._problems = tuple(problems)
+        self.args = ("\n".join(str(problem) for problem in problems),)
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        return self._problems
+
+
+class Unsupported(UsageError):
+    """A format, source or catalog lacks what was asked of it."""
+
+    def __init__(self, message: str, *, where: Where | None = None, hint: str | None = None) -> None:
+        super().__init__(Code.UNSUPPORTED, message, where=where, hint=hint)
+
+
+class TransientError(HeadwaterError):
+    """May go away by itself; a flow tries again."""
+
+
+class TerminalError(HeadwaterError):
+    """Will not go away by itself; a flow stops."""
+
+
+class IntegrityError(TerminalError):
+    """What was read is not what was written."""
+
+
+def nearest(name: str, choices: Iterable[str]) -> str | None:
+    """The choice that was probably meant, if one is close."""
+    found = difflib.get_close_matches(name, sorted(choices), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """A hint: the nearest choice, else all of them."""
+    known = sorted(choices)
+    best = nearest(name, known)
+    return f"did you mean '{best}'?" if best else f"known: {', '.join(known) or 'none'}"

@@ -1,0 +1,50 @@
+"""A bar for what takes long: on a terminal it moves, elsewhere it is a line at the start and at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Report = Callable[[int, int, str], None]
+"""Called with what is done, how much there is in all (bytes), and what is being done."""
+
+
+@contextmanager
+def byte_bar(title: str) -> Iterator[Report]:
+    """A bar on standard error that shows itself with the first report."""
+    if not sys.stderr.isatty():
+        yield _plain(title)
+        return
+
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    bar = Progress(*columns, TextColumn("{task.fields[what]}"), console=Console(stderr=True), transient=True)
+    task = bar.add_task(title, total=None, what="")
+
+    def report(done: int, total: int, what: str) -> None:
+        bar.start()
+        bar.update(task, completed=done, total=total, what=what)
+
+    try:
+        yield report
+    finally:
+        bar.stop()
+
+
+def _plain(title: str) -> Report:
+    told: set[str] = set()
+
+    def say(key: str, text: str) -> None:
+        if key not in told:
+            told.add(key)
+            print(text, file=sys.stderr, flush=True)
+
+    def report(done: int, total: int, what: str) -> None:
+        say("start", f"{title}: {total / 1e6:.0f} MB …")
+        if done >= total:
+            say("end", f"{title}: done")
+
+    return report

@@ -1,0 +1,55 @@
+"""What Spark raises, as an error of ours: its reason in a line, without its stack."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from headwater.errors import Code, HeadwaterError, TerminalError, TransientError
+
+_TRANSIENT = re.compile(
+    r"TimeoutException|SocketException|ConnectException|ConnectionReset|UnknownHostException|ConcurrentAppend"
+    r"|ConcurrentTransaction|ConcurrentWrite|CommitFailedException|Connection refused|timed out",
+    re.IGNORECASE,
+)
+
+
+def as_headwater_error(error: BaseException) -> HeadwaterError:
+    """The error as it is, or what it means."""
+    if isinstance(error, HeadwaterError):
+        return error
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, (PySparkException, Py4JError)):
+        message = reason(error)
+        kind = TransientError if _TRANSIENT.search(message) else TerminalError
+        return kind(Code.SPARK_FAILED, without_plan(message))
+    if isinstance(error, (OSError, MemoryError)):
+        return TerminalError(Code.STORAGE_FAILED, str(error) or type(error).__name__)
+    return TerminalError(
+        Code.INTERNAL,
+        f"{type(error).__name__}: {error}",
+        hint="this is a defect in Headwater; .headwater/logs has the details",
+    )
+
+
+def reason(error: Any) -> str:
+    """The innermost cause that Java or Spark gives, as text."""
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return str(error)
+    while java.getCause() is not None:
+        java = java.getCause()
+    return str(java.toString())
+
+
+def without_plan(message: str) -> str:
+    """Spark appends the query's plan, and sometimes a stack, to what it says."""
+    lines = [line for line in message.splitlines() if line.strip()]
+    kept = []
+    for line in lines:
+        if line.startswith(("'", "+-", ":-", "JVM stacktrace", "\tat ", "Driver stacktrace")):
+            break
+        kept.append(line.strip())
+    return " ".join(kept[:6])

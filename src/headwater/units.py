@@ -1,0 +1,83 @@
+"""Durations (`30s`, `5 minutes`, `1h 30m`) and sizes (`128MB`) as people write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from fractions import Fraction
+
+_MICROSECONDS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}
+_WORDS = {
+    "us": ("microsecond", "microseconds"),
+    "ms": ("millisecond", "milliseconds"),
+    "s": ("sec", "secs", "second", "seconds"),
+    "m": ("min", "mins", "minute", "minutes"),
+    "h": ("hr", "hrs", "hour", "hours"),
+    "d": ("day", "days"),
+    "w": ("week", "weeks"),
+}
+_UNIT_OF = {word: unit for unit, words in _WORDS.items() for word in (unit, *words)}
+_BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)")
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b?|(b))?\s*", re.IGNORECASE)
+
+DURATION_FORM = "a number and a unit: 500ms, 30s, 5m, 6h, 7d, 5 minutes"
+SIZE_FORM = "a number of bytes, or with a unit: 64KB, 128MB, 1GB"
+
+
+def parse_duration(text: str) -> timedelta:
+    """`1h 30m` → 90 minutes. A bare number is refused: nobody knows of what."""
+    total = Fraction(0)
+    end = 0
+    for part in _PART.finditer(text):
+        number, word = part.groups()
+        unit = _UNIT_OF.get(word.lower())
+        if part.start() != end or unit is None:
+            break
+        total += Fraction(number) * _MICROSECONDS[unit]
+        end = part.end()
+    if end == 0 or text[end:].strip():
+        raise ValueError(f"'{text}' is not a duration; write {DURATION_FORM}")
+    try:
+        return timedelta(microseconds=round(total))
+    except OverflowError:
+        raise ValueError(f"'{text}' is too long a duration") from None
+
+
+def format_duration(duration: timedelta) -> str:
+    """The shortest exact form: `90m` rather than `5400s`. Reading it gives the same duration back."""
+    microseconds = (duration.days * 86_400 + duration.seconds) * 1_000_000 + duration.microseconds
+    if microseconds < 0:
+        raise ValueError("a duration is not negative")
+    for unit in ("d", "h", "m", "s", "ms"):
+        if microseconds % _MICROSECONDS[unit] == 0:
+            return f"{microseconds // _MICROSECONDS[unit]}{unit}" if microseconds else "0s"
+    return f"{microseconds}us"
+
+
+def parse_size(text: str) -> int:
+    """`128MB` → bytes. KB, MB, GB are powers of 1024, as Spark and Parquet take them."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"'{text}' is not a size; write {SIZE_FORM}")
+    number, unit, _ = found.groups()
+    return round(Fraction(number) * _BYTES[(unit or "b").lower()])
+
+
+def format_size(size: int) -> str:
+    """The largest unit that is exact: `128MB`. Reading it gives the same size back."""
+    if size < 0:
+        raise ValueError("a size is not negative")
+    for unit in ("t", "g", "m", "k"):
+        if size and size % _BYTES[unit] == 0:
+            return f"{size // _BYTES[unit]}{unit.upper()}B"
+    return f"{size}B"
