@@ -1,0 +1,55 @@
+"""What all tests share: one Spark session with every format, the lake around it, and the seed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headwater.formats.base import Surroundings
+
+SEED = int(os.environ.get("HEADWATER_SEED", "20240229"))
+
+
+def pytest_report_header() -> str:
+    return f"HEADWATER_SEED={SEED}"
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """Where every random test starts; the header of the report shows it."""
+    return SEED
+
+
+@pytest.fixture(scope="session")
+def around(tmp_path_factory: pytest.TempPathFactory) -> Surroundings:
+    """A lake of its own, with the embedded catalog."""
+    from headwater.catalogs.jdbc import JdbcCatalog
+    from headwater.formats.base import Surroundings
+
+    root = tmp_path_factory.mktemp("lake")
+    home = root / ".headwater"
+    home.mkdir()
+    return Surroundings(warehouse=str(root / "warehouse"), home=str(home), catalogs={"lake": JdbcCatalog()})
+
+
+@pytest.fixture(scope="session")
+def spark(around: Surroundings) -> Iterator[SparkSession]:
+    """The one Spark of this process: starting it is slow, and so is the first use of each format."""
+    from pathlib import Path
+
+    from headwater.formats.registry import FORMATS
+    from headwater.progress import byte_bar
+    from headwater.session import close_session, open_session
+    from headwater.spec import SparkSpec
+
+    needs = [format.needs(around) for format in FORMATS]
+    with byte_bar("Fetching connectors") as progress:
+        session = open_session("tests", needs, SparkSpec(master="local[2]"), home=Path(around.home), progress=progress)
+    yield session
+    close_session(session)
