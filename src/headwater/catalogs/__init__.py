@@ -1,0 +1,1 @@
+"""Catalogs: where tables that go by name are found."""

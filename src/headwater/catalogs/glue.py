@@ -1,0 +1,31 @@
+"""The AWS Glue Data Catalog."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from headwater.catalogs.base import CatalogSpec, Place
+
+
+class GlueCatalog(CatalogSpec):
+    """AWS Glue; keys come from the machine."""
+
+    type: Literal["glue"] = Field(default="glue", description="`glue`: the AWS Glue Data Catalog.")
+    region: str | None = Field(default=None, description="AWS region; the machine's if unset.")
+    catalog_id: str | None = Field(default=None, description="Account of the catalog; the caller's if unset.")
+
+    def properties(self, place: Place) -> dict[str, str]:
+        found = super().properties(place)
+        if self.region:
+            found["client.region"] = self.region
+        if self.catalog_id:
+            found["glue.id"] = self.catalog_id
+        return found
+
+    def light_properties(self, place: Place) -> dict[str, str]:
+        return self.properties(place)
+
+    def connectors(self) -> tuple[str, ...]:
+        return ("iceberg-aws",)

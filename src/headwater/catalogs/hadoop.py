@@ -1,0 +1,21 @@
+"""Tables found by their folders alone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from headwater.catalogs.base import CatalogSpec, Place
+
+
+class HadoopCatalog(CatalogSpec):
+    """Iceberg's Hadoop catalog: a folder and no service."""
+
+    type: Literal["hadoop"] = Field(
+        default="hadoop", description="`hadoop`: a folder without a service; one writer only."
+    )
+
+    def light_properties(self, place: Place) -> dict[str, str] | None:
+        """pyiceberg has no such catalog: its tables are opened by their folders."""
+        return None

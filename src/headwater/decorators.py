@@ -1,0 +1,117 @@
+"""Decorators for the project's `code:`. They only register: the function comes back unchanged."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, overload
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Role = Literal["mapper", "upcaster", "filter", "transform"]
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A function of the project's code and what it is there for."""
+
+    role: Role
+    name: str
+    function: Callable[..., Any]
+    file: str
+    line: int
+    group: str = ""
+    """Mappers: what a topic's `mappers` names; the file's name by default."""
+    events: tuple[str, ...] = ()
+    """Mappers and upcasters: the event types; none is the default for all others."""
+    from_version: int | None = None
+    streaming: bool = False
+
+
+_collected: ContextVar[list[Registered] | None] = ContextVar("headwater_collected", default=None)
+
+
+@contextmanager
+def collecting() -> Iterator[list[Registered]]:
+    """While this is open, decorated functions are noted in the list it gives."""
+    found: list[Registered] = []
+    token = _collected.set(found)
+    try:
+        yield found
+    finally:
+        _collected.reset(token)
+
+
+@overload
+def mapper(event: F, /) -> F: ...
+@overload
+def mapper(event: str, /, *more: str, group: str | None = None) -> Callable[[F], F]: ...
+@overload
+def mapper(*, group: str | None = None) -> Callable[[F], F]: ...
+def mapper(event: Any = None, /, *more: str, group: str | None = None) -> Any:
+    """From an event to a row: `@mapper("OrderPlaced")`; without a type, for all events that have no other."""
+    if callable(event):
+        return _note(event, "mapper", group=group)
+    events = () if event is None else (event, *more)
+    return lambda function: _note(function, "mapper", events=events, group=group)
+
+
+def upcaster(event: str, /, *, from_version: int) -> Callable[[F], F]:
+    """Lifts an event of an old version by one: `@upcaster("OrderPlaced", from_version=1)`."""
+    return lambda function: _note(function, "upcaster", events=(event,), from_version=from_version)
+
+
+@overload
+def filter(name: F, /) -> F: ...
+@overload
+def filter(name: str | None = None, /) -> Callable[[F], F]: ...
+def filter(name: Any = None, /) -> Any:
+    """A condition that a topic's `filter` can name."""
+    if callable(name):
+        return _note(name, "filter")
+    return lambda function: _note(function, "filter", name=name)
+
+
+@overload
+def transform(name: F, /) -> F: ...
+@overload
+def transform(name: str | None = None, /, *, streaming: bool = False) -> Callable[[F], F]: ...
+def transform(name: Any = None, /, *, streaming: bool = False) -> Any:
+    """From DataFrames to a DataFrame, for a table's `transform`; `streaming` runs it as a streaming query."""
+    if callable(name):
+        return _note(name, "transform")
+    return lambda function: _note(function, "transform", name=name, streaming=streaming)
+
+
+def _note(
+    function: F,
+    role: Role,
+    *,
+    name: str | None = None,
+    events: tuple[str, ...] = (),
+    group: str | None = None,
+    from_version: int | None = None,
+    streaming: bool = False,
+) -> F:
+    collected = _collected.get()
+    if collected is not None:
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        file = code.co_filename if code else "?"
+        collected.append(
+            Registered(
+                role=role,
+                name=name or str(getattr(function, "__name__", role)),
+                function=function,
+                file=file,
+                line=code.co_firstlineno if code else 0,
+                group=(group or Path(file).stem) if role == "mapper" else "",
+                events=events,
+                from_version=from_version,
+                streaming=streaming,
+            )
+        )
+    return function

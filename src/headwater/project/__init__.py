@@ -1,0 +1,1 @@
+"""The project: from `headwater.yml` or Python to frozen definitions, checked."""

@@ -1,0 +1,126 @@
+"""What definitions ask of their formats, against what the formats say they can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headwater.errors import Code, Problem, did_you_mean
+from headwater.formats.base import Capability, Format
+from headwater.formats.registry import FORMATS
+from headwater.model import Kind
+from headwater.project.definition import Project
+from headwater.project.graph import Graph, Name
+from headwater.sources.table.config import TableSource
+from headwater.spec import Export, ParquetOptions, Relation, Table, Topic, View
+
+Need = tuple[Capability, str]
+"""What is asked for, and the key that asks for it."""
+
+
+def capability_problems(project: Project, graph: Graph) -> Iterator[Problem]:
+    """Unknown formats, and what is asked of known ones in vain, with the formats that have it."""
+    if project.settings.format not in FORMATS:
+        yield _unknown(project, project.settings.format, "format")
+    for kind in Kind:
+        for name, relation in project.relations(kind).items():
+            path = f"{kind.plural}.{name}"
+            if relation.format is not None and relation.format not in FORMATS:
+                yield _unknown(project, relation.format, f"{path}.format")
+            elif project.format_of(relation) in FORMATS:
+                format = FORMATS.get(project.format_of(relation))
+                yield from _lacking(project, format, path, _needs(relation), relation.parquet)
+    for name, export in project.exports.items():
+        path = f"exports.{name}"
+        if export.format not in FORMATS:
+            yield _unknown(project, export.format, f"{path}.format")
+        else:
+            yield from _lacking(project, FORMATS.get(export.format), path, _needs(export), export.parquet)
+    for name, source in project.sources.items():
+        if isinstance(source, TableSource) and source.format not in FORMATS:
+            yield _unknown(project, source.format, f"sources.{name}.format")
+    yield from _changes_of_inputs(project, graph)
+
+
+def _needs(definition: Relation | Export) -> Iterator[Need]:
+    """Everything a definition asks of its format."""
+    if isinstance(definition, Topic):
+        yield Capability.APPEND, ""
+        if definition.delivery == "exactly_once":
+            yield Capability.MARKS, "delivery"
+    if isinstance(definition, Table) and (definition.apply is not None or definition.keys):
+        yield Capability.UPSERT, "apply" if definition.apply is not None else "keys"
+    if isinstance(definition, View):
+        incremental = definition.refresh.policy in ("incremental", "incremental_strict")
+        yield (Capability.UPSERT, "refresh.policy") if incremental else (Capability.REPLACE, "")
+    if isinstance(definition, Export):
+        yield (Capability.REPLACE, "mode") if definition.mode == "snapshot" else (Capability.MARKS, "mode")
+    if definition.partition_by:
+        yield Capability.PARTITION, "partition_by"
+    if any("(" in part for part in definition.partition_by):
+        yield Capability.PARTITION_TRANSFORMS, "partition_by"
+    if definition.z_order_by:
+        yield Capability.CLUSTER, "z_order_by"
+    if definition.target_file_size is not None:
+        yield Capability.TARGET_FILE_SIZE, "target_file_size"
+    if isinstance(definition, Relation):
+        if definition.compact is not None:
+            yield Capability.COMPACT, "compact"
+        if definition.retain is not None:
+            yield Capability.EXPIRE, "retain"
+    yield from _parquet_needs(definition.parquet)
+
+
+def _parquet_needs(parquet: ParquetOptions) -> Iterator[Need]:
+    if parquet.row_group_size is not None:
+        yield Capability.ROW_GROUP_SIZE, "parquet.row_group_size"
+    if parquet.dictionary is not None:
+        yield Capability.DICTIONARY, "parquet.dictionary"
+    if parquet.bloom_filter:
+        yield Capability.BLOOM_FILTER, "parquet.bloom_filter"
+    if parquet.statistics is False:
+        yield Capability.STATISTICS, "parquet.statistics"
+
+
+def _lacking(
+    project: Project, format: Format, path: str, needs: Iterator[Need], parquet: ParquetOptions
+) -> Iterator[Problem]:
+    for capability, key in needs:
+        if not format.can(capability):
+            yield _refused(project, format, capability, f"{path}.{key}" if key else path)
+    codec = parquet.compression
+    if codec is not None and codec not in format.codecs:
+        message = f"{format.title} can't write Parquet with '{codec}' compression"
+        having = [other.title for other in FORMATS if codec in other.codecs]
+        hint = f"it has {', '.join(sorted(format.codecs))}" + (f"; {_these(having)} {codec}" if having else "")
+        yield Problem(Code.UNSUPPORTED, message, project.place(f"{path}.parquet.compression"), hint)
+
+
+def _changes_of_inputs(project: Project, graph: Graph) -> Iterator[Problem]:
+    """A view that must be kept incrementally reads the changes of its inputs."""
+    for name, view in project.views.items():
+        if view.refresh.policy != "incremental_strict":
+            continue
+        for each in graph.inputs.get(Name(Kind.VIEW, name), ()):
+            relation = project.relations(each.of.kind).get(each.of.name)
+            format_name = None if relation is None else project.format_of(relation)
+            if format_name is None or format_name not in FORMATS:
+                continue
+            format = FORMATS.get(format_name)
+            if not format.can(Capability.CHANGES):
+                yield _refused(project, format, Capability.CHANGES, f"views.{name}.refresh.policy", str(each.of))
+
+
+def _refused(project: Project, format: Format, capability: Capability, path: str, of: str | None = None) -> Problem:
+    having = [other.title for other in FORMATS if other.can(capability)]
+    message = format.refusal(capability) if of is None else f"{of}: {format.refusal(capability)}"
+    hint = f"{_these(having)} this" if having else None
+    return Problem(Code.UNSUPPORTED, message, project.place(path), hint)
+
+
+def _these(titles: list[str]) -> str:
+    return f"{titles[0]} has" if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]} have"
+
+
+def _unknown(project: Project, name: str, path: str) -> Problem:
+    hint = did_you_mean(name, FORMATS.names())
+    return Problem(Code.UNKNOWN_FORMAT, f"unknown format '{name}'", project.place(path), hint)

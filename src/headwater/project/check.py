@@ -1,0 +1,229 @@
+"""Everything that can be known to be wrong with a project before anything runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import Code, Problem, UsageError, Where, did_you_mean
+from headwater.model import Kind
+from headwater.project.build import Built
+from headwater.project.capabilities import capability_problems
+from headwater.project.columns import column_problems, declared_columns
+from headwater.project.definition import Project
+from headwater.project.graph import Graph, Name, cycle_problems, graph_of, named, sql_line
+from headwater.sources.postgres_cdc.config import PostgresCdcSource
+from headwater.spec import Topic
+from headwater.sql.references import InvalidSql, parse_condition
+
+SCHEMES = ("file", "s3", "s3a", "abfss", "gs", "hdfs")
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+def check_project(project: Project, broken: Mapping[str, Collection[str]] | None = None) -> list[Problem]:
+    """All problems, in the order of the files. `broken` are names of definitions that could not be read."""
+    more = broken or {}
+    known = {kind: {*project.relations(kind), *more.get(kind.plural, ())} for kind in Kind}
+    graph = graph_of(project, known)
+    found = [
+        *graph.problems,
+        *cycle_problems(project, graph),
+        *_setting_problems(project),
+        *_source_problems(project),
+        *_topic_problems(project, {*project.sources, *more.get("sources", ())}),
+        *_table_problems(project, graph),
+        *_view_problems(graph),
+        *_temporal_problems(project, graph),
+        *_outlet_problems(project, known, {*project.alerts, *more.get("alerts", ())}),
+        *_place_problems(project),
+        *column_problems(project),
+        *capability_problems(project, graph),
+    ]
+    return in_order([_as_written(project, problem) for problem in found])
+
+
+def all_problems(built: Built) -> list[Problem]:
+    """What is wrong with the files, and with what they say as far as it could be read."""
+    found = list(built.problems)
+    if built.project is not None:
+        found += check_project(built.project, built.broken)
+    return in_order(found)
+
+
+def in_order(problems: list[Problem]) -> list[Problem]:
+    """Once each, by file and line."""
+
+    def place(problem: Problem) -> tuple[str, int]:
+        where = problem.where or Where("")
+        return where.file, where.line or 0
+
+    return sorted(dict.fromkeys(problems), key=place)
+
+
+def _as_written(project: Project, problem: Problem) -> Problem:
+    """A problem that shows `${VARIABLE}` and not what the variable holds."""
+    value, written = project.written.get(problem.where.path or "" if problem.where else "", ("", ""))
+    if not value:
+        return problem
+    old, new = (value, written) if len(value) > 3 else (f"'{value}'", f"'{written}'")
+    hint = None if problem.hint is None else problem.hint.replace(old, new)
+    return Problem(problem.code, problem.message.replace(old, new), problem.where, hint)
+
+
+def _setting_problems(project: Project) -> Iterator[Problem]:
+    scheme = _SCHEME.match(project.settings.warehouse)
+    if scheme is not None and scheme[1].lower() not in SCHEMES:
+        message = f"a warehouse can't be at {scheme[1]}://"
+        hint = "it is a local folder, s3://, abfss://, gs:// or hdfs://"
+        yield Problem(Code.INVALID_VALUE, message, project.place("warehouse"), hint)
+
+
+def _source_problems(project: Project) -> Iterator[Problem]:
+    for name, source in project.sources.items():
+        for key in ("schema", "schema_hints"):
+            ddl = getattr(source, "schema_" if key == "schema" else key, None)
+            if ddl is not None:
+                yield from _caught(project.place(f"sources.{name}.{key}"), declared_columns, ddl)
+
+
+def _topic_problems(project: Project, sources: Collection[str]) -> Iterator[Problem]:
+    groups = {f.group for f in project.functions if f.role == "mapper"}
+    filters = {f.name for f in project.functions if f.role == "filter"}
+    for name, topic in project.topics.items():
+        path = f"topics.{name}"
+        if topic.from_ not in sources:
+            place = project.place(f"{path}.from")
+            hint = did_you_mean(topic.from_, sources)
+            yield Problem(Code.UNKNOWN_REFERENCE, f"there is no source '{topic.from_}'", place, hint)
+        for group in topic.mappers:
+            if group not in groups:
+                hint = did_you_mean(group, groups) if project.settings.code else "`code` names the file with them"
+                message = f"there are no mappers '{group}'"
+                yield Problem(Code.UNKNOWN_REFERENCE, message, project.place(f"{path}.mappers"), hint)
+        if topic.filter is not None and topic.filter not in filters:
+            yield from _condition(project, topic.filter, f"{path}.filter")
+        yield from _captured_problems(project, path, topic)
+
+
+def _captured_problems(project: Project, path: str, topic: Topic) -> Iterator[Problem]:
+    """A topic of a CDC source follows one of its tables; elsewhere `table` is a place to keep it."""
+    source = project.sources.get(topic.from_)
+    if isinstance(source, PostgresCdcSource):
+        if topic.table is None and len(source.tables) > 1:
+            message = f"'table' must be given: '{topic.from_}' captures {len(source.tables)} tables"
+            yield Problem(Code.MISSING_KEY, message, project.place(path), f"one of {', '.join(source.tables)}")
+        elif topic.table is not None and topic.table not in source.tables:
+            message = f"'{topic.from_}' does not capture the table '{topic.table}'"
+            hint = did_you_mean(topic.table, source.tables)
+            yield Problem(Code.UNKNOWN_REFERENCE, message, project.place(f"{path}.table"), hint)
+    elif source is not None and topic.table is not None and topic.path is not None:
+        yield Problem(Code.INVALID_VALUE, "give `path` or `table`, not both", project.place(f"{path}.table"))
+
+
+def _table_problems(project: Project, graph: Graph) -> Iterator[Problem]:
+    transforms = {f.name for f in project.functions if f.role == "transform"}
+    for name, table in project.tables.items():
+        path = f"tables.{name}"
+        for each in graph.inputs.get(Name(Kind.TABLE, name), ()):
+            if each.of.kind is Kind.VIEW:
+                message = f"tables read topics and tables, and {each.reference} is a view"
+                yield Problem(Code.INVALID_VALUE, message, each.where, "make this a view, or that one a table")
+        if table.transform is not None and table.transform not in transforms:
+            hint = did_you_mean(table.transform, transforms)
+            message = f"there is no @transform '{table.transform}'"
+            yield Problem(Code.UNKNOWN_REFERENCE, message, project.place(f"{path}.transform"), hint)
+        if table.seed is not None and "://" not in table.seed and not Path(project.location(table.seed)).is_file():
+            message = f"there is no file {table.seed}"
+            yield Problem(Code.UNKNOWN_REFERENCE, message, project.place(f"{path}.seed"))
+        if table.apply is not None and table.apply.delete_when is not None:
+            yield from _condition(project, table.apply.delete_when, f"{path}.apply.delete_when")
+        for title, expectation in table.expect.items():
+            yield from _condition(project, expectation.check, f"{path}.expect.{title}.check")
+
+
+def _view_problems(graph: Graph) -> Iterator[Problem]:
+    for name, inputs in graph.inputs.items():
+        for each in inputs:
+            if name.kind is Kind.VIEW and each.reference.driving:
+                hint = "every input drives a view: leave stream() out"
+                yield Problem(Code.INVALID_SQL, "stream() is for tables", each.where, hint)
+
+
+def _temporal_problems(project: Project, graph: Graph) -> Iterator[Problem]:
+    """`FOR SYSTEM_TIME AS OF` needs rows with their validity."""
+    for inputs in graph.inputs.values():
+        for each in inputs:
+            table = project.tables.get(each.of.name) if each.of.kind is Kind.TABLE else None
+            kept = table is not None and table.apply is not None and table.apply.history == "all"
+            broken = each.of.kind is Kind.TABLE and table is None
+            if each.reference.temporal and not kept and not broken:
+                message = f"{each.reference} keeps no history for FOR SYSTEM_TIME AS OF to look into"
+                hint = "set `apply: {history: all}` on it, or join its latest state"
+                yield Problem(Code.UNSUPPORTED, message, each.where, hint)
+
+
+def _outlet_problems(
+    project: Project, known: Mapping[Kind, Collection[str]], alerts: Collection[str]
+) -> Iterator[Problem]:
+    for name, export in project.exports.items():
+        path = f"exports.{name}.from"
+        yield from _caught(project.place(path), named, project, export.from_, path, known)
+        if export.format == "iceberg":
+            yield from _catalog_problems(project, export.to, f"exports.{name}.to")
+    for name, monitor in project.monitors.items():
+        path = f"monitors.{name}.on"
+        yield from _caught(project.place(path), named, project, monitor.on, path, known)
+        for alert in monitor.notify:
+            if alert not in alerts:
+                hint = did_you_mean(alert, alerts)
+                place = project.place(f"monitors.{name}.notify")
+                yield Problem(Code.UNKNOWN_REFERENCE, f"there is no alert '{alert}'", place, hint)
+
+
+def _catalog_problems(project: Project, table: str, path: str) -> Iterator[Problem]:
+    """A name in an Iceberg catalog begins with a catalog of the project."""
+    if "/" in table:
+        return
+    catalog = table.partition(".")[0]
+    if catalog not in project.catalogs:
+        hint = did_you_mean(catalog, project.catalogs)
+        yield Problem(Code.UNKNOWN_REFERENCE, f"there is no catalog '{catalog}'", project.place(path), hint)
+
+
+def _place_problems(project: Project) -> Iterator[Problem]:
+    """Two relations in one place would overwrite each other."""
+    taken: dict[str, Where] = {}
+    for kind in Kind:
+        for name, relation in project.relations(kind).items():
+            captured = isinstance(relation, Topic) and isinstance(
+                project.sources.get(relation.from_), PostgresCdcSource
+            )
+            table = None if captured else relation.table
+            key = "path" if table is None else "table"
+            place = table if relation.path is None else project.location(relation.path)
+            if place is None:
+                continue
+            where = project.place(f"{kind.plural}.{name}.{key}")
+            if place in taken:
+                message = f"'{relation.path or table}' is kept by another definition already"
+                yield Problem(Code.DUPLICATE_NAME, message, where, f"first at {taken[place]}")
+            taken.setdefault(place, where)
+            if table is not None and project.format_of(relation) == "iceberg":
+                yield from _catalog_problems(project, table, f"{kind.plural}.{name}.table")
+
+
+def _condition(project: Project, sql: str, path: str) -> Iterator[Problem]:
+    try:
+        parse_condition(sql)
+    except InvalidSql as error:
+        yield Problem(error.code, error.problem.message, sql_line(project, path, error.line))
+
+
+def _caught(where: Where, look: Callable[..., object], *arguments: Any) -> Iterator[Problem]:
+    try:
+        look(*arguments)
+    except UsageError as error:
+        yield Problem(error.code, error.problem.message, where, error.problem.hint)

@@ -1,0 +1,142 @@
+"""What reads what: the inputs of every table, view, export and monitor, and the circles among them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headwater.errors import Code, Problem, UsageError, Where
+from headwater.model import Kind
+from headwater.project.definition import Project
+from headwater.sql.references import InvalidSql, Reference, parse_query, parse_reference, references, resolve
+
+
+class Name(NamedTuple):
+    """A relation of the project."""
+
+    kind: Kind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.plural}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Input:
+    """A relation that another one reads, as it is named there."""
+
+    of: Name
+    reference: Reference
+    where: Where
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The inputs of tables and views, and of what leaves the lake, as far as they could be resolved."""
+
+    inputs: Mapping[Name, tuple[Input, ...]] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    def order(self) -> list[Name]:
+        """Tables and views, each after what it reads; only for a graph without circles."""
+        done: dict[Name, None] = {}
+
+        def visit(name: Name) -> None:
+            for each in self.inputs.get(name, ()):
+                visit(each.of)
+            if name in self.inputs:
+                done.setdefault(name)
+
+        for name in self.inputs:
+            visit(name)
+        return list(done)
+
+    def cycles(self) -> list[list[Name]]:
+        """Every circle once, from where it was first met."""
+        found: list[list[Name]] = []
+        state: dict[Name, bool] = {}
+        path: list[Name] = []
+
+        def visit(name: Name) -> None:
+            state[name] = True
+            path.append(name)
+            for of in dict.fromkeys(each.of for each in self.inputs.get(name, ())):
+                if state.get(of):
+                    found.append([*path[path.index(of) :], of])
+                elif of not in state:
+                    visit(of)
+            path.pop()
+            state[name] = False
+
+        for name in self.inputs:
+            if name not in state:
+                visit(name)
+        return found
+
+
+def graph_of(project: Project, known: Mapping[Kind, Collection[str]] | None = None) -> Graph:
+    """The project's graph. `known` are the names to resolve by, if more than the project's own."""
+    names = known or {kind: project.relations(kind).keys() for kind in Kind}
+    problems: list[Problem] = []
+    inputs: dict[Name, tuple[Input, ...]] = {}
+    for kind in (Kind.TABLE, Kind.VIEW):
+        for name in project.relations(kind):
+            inputs[Name(kind, name)] = tuple(_inputs(project, Name(kind, name), names, problems))
+    return Graph(inputs, tuple(problems))
+
+
+def named(project: Project, text: str, path: str, known: Mapping[Kind, Collection[str]]) -> Input:
+    """What a `from:` or `on:` names; UsageError if nothing."""
+    reference = parse_reference(text)
+    return Input(Name(resolve(reference, known), reference.name), reference, project.place(path))
+
+
+def _inputs(
+    project: Project, reader: Name, known: Mapping[Kind, Collection[str]], problems: list[Problem]
+) -> Iterator[Input]:
+    definition = project.relations(reader.kind)[reader.name]
+    source = getattr(definition, "from_", None)
+    path = f"{reader}.from" if source is not None else f"{reader}.sql"
+    try:
+        if source is not None:
+            yield named(project, source, path, known)
+            return
+        sql = getattr(definition, "sql", None)
+        found = references(parse_query(sql)) if sql is not None else []
+    except InvalidSql as error:
+        problems.append(Problem(error.code, error.problem.message, sql_line(project, path, error.line)))
+        return
+    except UsageError as error:
+        problems.append(_at(error, project.place(path), reader, project))
+        return
+    for reference in found:
+        where = sql_line(project, path, reference.line)
+        try:
+            yield Input(Name(resolve(reference, known), reference.name), reference, where)
+        except UsageError as error:
+            problems.append(_at(error, where, reader, project))
+
+
+def sql_line(project: Project, path: str, line: int | None) -> Where:
+    """The place of a line inside a query."""
+    start = project.place(path)
+    if line is None or start.line is None:
+        return start
+    return Where(start.file, start.line + line - 1, path)
+
+
+def _at(error: UsageError, where: Where, reader: Name, project: Project) -> Problem:
+    hint = error.problem.hint
+    name = error.problem.message.rpartition(" '")[2].rstrip("'")
+    if error.code is Code.UNKNOWN_REFERENCE and name in project.sources and not (hint or "").startswith("did"):
+        hint = f"'{name}' is a source; {reader.kind.plural} read topics that are fed from it"
+    return Problem(error.code, error.problem.message, where, hint)
+
+
+def cycle_problems(project: Project, graph: Graph) -> Iterator[Problem]:
+    for circle in graph.cycles():
+        first = circle[0]
+        message = "depends on itself: " + " → ".join(str(name) for name in circle)
+        where = project.relations(first.kind)[first.name].where
+        yield Problem(Code.CYCLE, message, where, "one of them has to read something else")

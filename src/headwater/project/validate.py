@@ -1,0 +1,175 @@
+"""A tree against a model: pydantic finds the mistakes, here they get their place, their code and a cure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from headwater.errors import Code, Problem, did_you_mean, nearest
+from headwater.project.tree import Key, Node, dotted
+from headwater.project.variables import UNSET
+from headwater.secret import MASK, Secret, is_secret_key
+
+M = TypeVar("M", bound=BaseModel)
+
+_WANTED = {
+    "string_type": "should be text",
+    "int_type": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "bool_type": "should be true or false",
+    "bool_parsing": "should be true or false",
+    "model_type": "should be a mapping of keys and values",
+    "dict_type": "should be a mapping of keys and values",
+    "tuple_type": "should be a list",
+    "secret_type": "should be text",
+    "too_short": "should not be empty",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "more than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
+
+
+def validated(model: type[M], node: Node, path: Sequence[Key], problems: list[Problem]) -> M | None:
+    """The definition, or None with everything that is wrong with it noted."""
+    try:
+        return model.model_validate(node.plain())
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+        meant = _meant(model, details)
+        for detail in details:
+            problem = None if detail["loc"] in meant else _problem(model, node, path, detail)
+            if problem is not None:
+                problems.append(problem)
+        return None
+
+
+def salvaged(model: type[M], node: Node) -> M | None:
+    """A wrong definition without its wrong keys, so that the others can be checked; None if it needs them."""
+    data = node.plain()
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        wrong = {detail["loc"][0] for detail in error.errors(include_url=False, include_input=False) if detail["loc"]}
+    if not isinstance(data, dict) or not wrong:
+        return None
+    try:
+        return model.model_validate({key: value for key, value in data.items() if key not in wrong})
+    except ValidationError:
+        return None
+
+
+def _meant(model: type[BaseModel], details: list[ErrorDetails]) -> set[tuple[Key, ...]]:
+    """Missing keys that are there misspelt: saying it once is enough."""
+    missing = {detail["loc"] for detail in details if detail["type"] == "missing"}
+    strange = {detail["loc"] for detail in details if detail["type"] == "extra_forbidden"}
+    near = ((*loc[:-1], nearest(str(loc[-1]), keys_of(type_at(model, loc[:-1])))) for loc in strange)
+    return missing & {loc for loc in near if loc[-1] is not None}
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """The keys that a mapping of this model may have, as they are written."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def type_at(model: type[BaseModel], path: Sequence[Key]) -> Any:
+    """The type that stands at a path below a model: a model, Secret, a plain type; None if there is none."""
+    found: Any = model
+    for key in path:
+        found = _below(found, key)
+    return found
+
+
+def _below(kind: Any, key: Key) -> Any:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            if (field.alias or name) == key:
+                return unwrapped(field.annotation)
+        return None
+    if get_origin(kind) in (dict, tuple):
+        return unwrapped(get_args(kind)[-1 if get_origin(kind) is dict else 0])
+    return None
+
+
+def unwrapped(kind: Any) -> Any:
+    """A type without what was wrapped around it: `Secret | None` → Secret."""
+    if get_origin(kind) is Annotated:
+        return unwrapped(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        kinds = [unwrapped(arm) for arm in get_args(kind) if arm is not type(None)]
+        return Secret if Secret in kinds else kinds[0]
+    return kind
+
+
+def _problem(model: type[BaseModel], node: Node, path: Sequence[Key], detail: ErrorDetails) -> Problem | None:
+    inner = detail["loc"]
+    at = node.find(inner)
+    if at.value is UNSET:
+        return None
+    where = at.where(dotted((*path, *inner)))
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        key = str(inner[-1])
+        parent = type_at(model, inner[:-1])
+        known = keys_of(parent) if parent is not None else []
+        return Problem(Code.UNKNOWN_KEY, f"unknown key '{key}'", where, did_you_mean(key, known))
+    if kind == "missing":
+        wanted = type_at(model, inner[:-1]).model_fields
+        says = next((f.description for name, f in wanted.items() if (f.alias or name) == inner[-1]), None)
+        return Problem(Code.MISSING_KEY, f"'{inner[-1]}' must be given", where, says and says.rstrip("."))
+    message, hint = _message(model, inner, at, detail)
+    return Problem(Code.INVALID_VALUE, message, where, hint)
+
+
+def _message(model: type[BaseModel], inner: Sequence[Key], at: Node, detail: ErrorDetails) -> tuple[str, str | None]:
+    kind = detail["type"]
+    context = detail.get("ctx") or {}
+    shown = _shown(model, inner, at)
+    if kind == "literal_error":
+        choices = [str(choice) for choice in _choices(type_at(model, inner))]
+        wrong = "" if shown is None else f"{shown} is not "
+        return f"{wrong}one of {', '.join(choices)}", _nearest_choice(shown, choices)
+    if kind == "value_error":
+        message = str(context["error"])
+        secret = type_at(model, inner) is Secret
+        if isinstance(at.value, str) and at.value and (at.written is not None or secret):
+            message = message.replace(at.value, MASK if secret else at.written or MASK)
+        return message, None
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        message = f"should be {words} {context[name]}"
+    else:
+        message = _WANTED.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
+    hint = None
+    if kind == "string_type" and isinstance(at.value, (int, float)):
+        hint = "put it in quotes"
+    return (message if shown is None else f"{message}, not {shown}"), hint
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
+def _nearest_choice(shown: str | None, choices: list[str]) -> str | None:
+    hint = did_you_mean(shown.strip("'"), choices) if shown else None
+    return hint if hint and hint.startswith("did") else None
+
+
+def _shown(model: type[BaseModel], inner: Sequence[Key], at: Node) -> str | None:
+    """The value as it may be repeated: never a secret's, never what a variable held."""
+    hidden = type_at(model, inner) is Secret or any(isinstance(key, str) and is_secret_key(key) for key in inner)
+    if isinstance(at.value, (dict, list)) or hidden:
+        return None
+    if at.written is not None:
+        return f"'{at.written}'"
+    if at.value is None or isinstance(at.value, bool):
+        return {None: "nothing", True: "true", False: "false"}[at.value]
+    text = str(at.value)
+    return f"'{text}'" if len(text) <= 60 else f"'{text[:57]}…'"

@@ -1,0 +1,1 @@
+"""Rows handed in by programs."""

@@ -1,0 +1,1 @@
+"""An event store in Postgres."""

@@ -1,0 +1,29 @@
+"""Definitions: frozen, strict models with no behaviour. Behaviour lives in the layer that acts on them."""
+
+from headwater.spec.base import Definition as Definition
+from headwater.spec.base import Frozen as Frozen
+from headwater.spec.base import placed as placed
+from headwater.spec.layout import Codec as Codec
+from headwater.spec.layout import Compaction as Compaction
+from headwater.spec.layout import Layout as Layout
+from headwater.spec.layout import ParquetOptions as ParquetOptions
+from headwater.spec.layout import Retention as Retention
+from headwater.spec.outlets import Alert as Alert
+from headwater.spec.outlets import Export as Export
+from headwater.spec.outlets import Monitor as Monitor
+from headwater.spec.relations import Apply as Apply
+from headwater.spec.relations import Expectation as Expectation
+from headwater.spec.relations import Refresh as Refresh
+from headwater.spec.relations import Relation as Relation
+from headwater.spec.relations import SchemaPolicy as SchemaPolicy
+from headwater.spec.relations import Table as Table
+from headwater.spec.relations import Topic as Topic
+from headwater.spec.relations import View as View
+from headwater.spec.relations import Watermark as Watermark
+from headwater.spec.relations import layout_of as layout_of
+from headwater.spec.settings import RuntimeSpec as RuntimeSpec
+from headwater.spec.settings import S3Spec as S3Spec
+from headwater.spec.settings import ServerSpec as ServerSpec
+from headwater.spec.settings import Settings as Settings
+from headwater.spec.settings import SparkSpec as SparkSpec
+from headwater.spec.settings import StorageSpec as StorageSpec

@@ -1,0 +1,1 @@
+"""SQL: parse, resolve, rewrite; on sqlglot."""

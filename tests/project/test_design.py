@@ -1,0 +1,65 @@
+"""The example of the design: every kind of definition in one file, and all of it right."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from headwater.project.check import check_project
+from headwater.project.definition import Project
+from headwater.project.loader import load_project
+from headwater.project.runnable import not_runnable
+from headwater.secret import Secret
+from headwater.sources.postgres_events.config import PostgresEventsSource
+from headwater.spec import layout_of
+
+FOLDER = Path(__file__).parent / "shop"
+ENV = {"ORDERS_DSN": "postgresql://h/orders", "KAFKA": "k:9092", "CRM_DSN": "postgresql://h/crm"}
+
+
+def shop() -> Project:
+    return load_project(FOLDER, env=ENV)
+
+
+def test_it_passes_check() -> None:
+    assert check_project(shop()) == []
+
+
+def test_it_is_read_as_it_is_meant() -> None:
+    project = shop()
+    store = project.sources["order_store"]
+    assert isinstance(store, PostgresEventsSource)
+    assert store.dsn == Secret(ENV["ORDERS_DSN"])
+    defaults = PostgresEventsSource(dsn=store.dsn, table="public.events")
+    assert store.columns == defaults.columns
+    orders = project.topics["orders"]
+    assert orders.deduplicate_within == timedelta(days=7)
+    assert orders.compact is not None
+    assert orders.compact.every == timedelta(hours=6)
+    layout = layout_of(orders)
+    assert layout.partition_by == ("event_date", "tenant_id")
+    assert layout.z_order_by == ("customer_id", "event_type")
+    assert layout.target_file_size == layout.parquet.row_group_size == 128 << 20
+    assert layout_of(project.tables["customers"]).keys == ("id", "valid_from")
+    assert layout_of(project.tables["countries"]).keys == ("code",)
+    assert project.monitors["orders_fresh"].on == "topic('orders')"
+    assert project.alerts["ops"].webhook is None
+    assert project.trigger_of(orders) == "continuous"
+    assert project.format_of(orders) == "delta"
+
+
+def test_every_definition_knows_its_line() -> None:
+    project = shop()
+    lines = (FOLDER / "headwater.yml").read_text().splitlines()
+    sections = ("sources", "topics", "tables", "views", "exports", "monitors", "alerts")
+    for section in sections:
+        for name, definition in getattr(project, section).items():
+            assert definition.where.file == "headwater.yml"
+            assert definition.where.path == f"{section}.{name}"
+            assert f"{name}:" in lines[definition.where.line - 1]
+
+
+def test_what_cannot_run_yet_is_said() -> None:
+    said = {note.where.path for note in not_runnable(shop()) if note.where is not None}
+    assert "topics.clicks" in said
+    assert "views.hourly_orders" in said
