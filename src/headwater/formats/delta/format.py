@@ -1,0 +1,67 @@
+"""Delta Lake as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable, Surroundings
+from headwater.session import Extension, SessionNeeds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _needs(around: Surroundings) -> SessionNeeds:
+    return SessionNeeds(
+        connectors=("delta",),
+        extensions=(Extension("io.delta.sql.DeltaSparkSessionExtension"),),
+        conf={
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            # one task reads a small table's log, instead of fifty
+            "spark.databricks.delta.snapshotPartitions": "1",
+            # VACUUM keeps what `expire` was told to keep; its own floor of a week is not ours
+            "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        },
+    )
+
+
+def _address(around: Surroundings, kind: str, name: str) -> Address:
+    return Address(path=f"{around.warehouse.rstrip('/')}/{kind}/{name}")
+
+
+def _spark(spark: SparkSession, address: Address, around: Surroundings) -> SparkTable:
+    from headwater.formats.delta.spark import DeltaTable
+
+    return DeltaTable(spark, address, around)
+
+
+def _light(address: Address, around: Surroundings) -> LightTable:
+    from headwater.formats.delta.light import DeltaLight
+
+    return DeltaLight(address, around)
+
+
+_MISSING = {
+    Capability.PARTITION_TRANSFORMS: "it partitions by columns only; add the expression as a column",
+    Capability.EVOLVE_PARTITIONING: "its partition columns are fixed; rebuild the table",
+    Capability.STATISTICS: "its Parquet writer always writes statistics",
+}
+
+DELTA = Format(
+    name="delta",
+    title="Delta Lake",
+    capabilities=frozenset(Capability) - _MISSING.keys(),
+    codecs=frozenset({"none", "snappy", "gzip", "lz4", "zstd"}),
+    widenings=frozenset({("tinyint", "smallint"), ("tinyint", "int"), ("smallint", "int")}),
+    notes={
+        **_MISSING,
+        Capability.CHANGES: "from the change data feed, or as the difference of two states where it is off",
+        Capability.LIGHT_READ: "by deltalake; refused for reader features that it does not read exactly",
+        Capability.TARGET_FILE_SIZE: "at compaction and clustering",
+    },
+    needs=_needs,
+    address=_address,
+    spark=_spark,
+    light=_light,
+    merge_on_read={"delta.enableDeletionVectors": "true"},
+)

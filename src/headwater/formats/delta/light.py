@@ -1,0 +1,88 @@
+"""A Delta table without a JVM, through deltalake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable as Handle
+from deltalake import QueryBuilder
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from headwater.errors import Code, TerminalError, Unsupported
+from headwater.formats.arrow import as_spark
+from headwater.formats.base import LightTable
+from headwater.model import At, Version
+
+_EXACT = {"timestampNtz", "v2Checkpoint", "deletionVectors"}
+"""Reader features under which deltalake gives Spark's rows, as the tests compare them."""
+
+
+class DeltaLight(LightTable):
+    """Reads through deltalake's own query engine, which knows deletion vectors; a raw file list does not."""
+
+    def version(self) -> Version | None:
+        try:
+            return self._open().version()
+        except TableNotFoundError:
+            return None
+
+    def version_at(self, at: At) -> Version:
+        handle = self._open()
+        if isinstance(at, datetime):
+            for commit in handle.history():
+                if datetime.fromtimestamp(commit["timestamp"] / 1000, tz=timezone.utc) <= at:
+                    return int(commit.get("version", handle.version()))
+            raise self._missing(at)
+        oldest = int(handle.metadata().configuration.get("headwater.oldest_version", 0))
+        if not oldest <= at <= handle.version():
+            raise self._missing(at)
+        return at
+
+    def read(self, at: At | None = None, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        handle = self._open(None if at is None else self.version_at(at))
+        features = set(handle.protocol().reader_features or ()) - _EXACT
+        if features or handle.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+            named = ", ".join(sorted(features)) or "columnMapping"
+            raise Unsupported(f"deltalake does not read {self.address} exactly: it uses {named}")
+        wanted = ", ".join(_quoted(name) for name in columns) if columns is not None else "*"
+        result: Any = QueryBuilder().register("t", handle).execute(f"SELECT {wanted} FROM t")
+        return as_spark(pa.RecordBatchReader.from_stream(result))
+
+    def _open(self, version: Version | None = None) -> Handle:
+        path = self.address.path
+        if path is None:
+            raise Unsupported(f"a Delta table has a path, not a name ({self.address})")
+        try:
+            return Handle(path, version=version, storage_options=_storage_options(self.around.storage))
+        except TableNotFoundError:
+            raise
+        except DeltaError as error:
+            raise self._missing(version if version is not None else -1) from error
+
+    def _missing(self, at: At) -> TerminalError:
+        return TerminalError(Code.NO_SUCH_VERSION, f"Delta table {self.address} has no version {at}")
+
+
+def _storage_options(storage: Mapping[str, Any]) -> dict[str, str] | None:
+    """The project's `storage:` as deltalake names it; without it, deltalake asks the machine."""
+    s3 = storage.get("s3")
+    if s3 is None:
+        return None
+    endpoint = s3.endpoint or ""
+    options = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": s3.access_key and s3.access_key.reveal(),
+        "AWS_SECRET_ACCESS_KEY": s3.secret_key and s3.secret_key.reveal(),
+        "AWS_SESSION_TOKEN": s3.session_token and s3.session_token.reveal(),
+        "AWS_REGION": s3.region,
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false" if s3.path_style else "true",
+        "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http://") else "false",
+    }
+    return {key: value for key, value in options.items() if value}
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

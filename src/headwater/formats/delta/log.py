@@ -1,0 +1,148 @@
+"""A Delta table's own log through Delta's classes: no Spark job, milliseconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater.model import Commit, DataFile, Mark, Version
+
+
+class TransactionLog:
+    """Versions, properties, writers' steps and commits of one table."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        jvm: Any = spark._jvm
+        self._names: Any = jvm.org.apache.spark.sql.delta.util.FileNames
+        self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+
+    def snapshot(self) -> Any:
+        """The latest snapshot, after a look at the storage."""
+        defaults = [getattr(self._log, f"update$default${n}")() for n in (2, 3)]
+        return self._log.update(False, *defaults)
+
+    def version(self) -> Version:
+        return int(self.snapshot().version())
+
+    def exists(self) -> bool:
+        return self.version() >= 0
+
+    def properties(self) -> dict[str, str]:
+        found = self.snapshot().metadata().configuration()
+        keys = found.keys().toSeq()
+        return {keys.apply(i): found.apply(keys.apply(i)) for i in range(keys.size())}
+
+    def partition_columns(self) -> list[str]:
+        columns = self.snapshot().metadata().partitionColumns()
+        return [columns.apply(i) for i in range(columns.size())]
+
+    def step_of(self, writer: str) -> int | None:
+        """The last step that this writer committed."""
+        found = self.snapshot().transactions().get(writer)
+        return None if found.isEmpty() else int(found.get())
+
+    def commits(self) -> Iterator[Commit]:
+        """Newest first, down to the oldest that the log still has."""
+        version = self.version()
+        while version >= 0:
+            info = self.commit_info(version)
+            if info is None:
+                return
+            yield _commit(version, info)
+            version -= 1
+
+    def commit_info(self, version: Version) -> dict[str, Any] | None:
+        """What a commit says of itself; None where the log no longer has it."""
+        file = self._names.unsafeDeltaFile(self._log.logPath(), version)
+        try:
+            lines = self._log.store().read(file, self._log.newDeltaHadoopConf())
+        except Py4JJavaError as error:
+            if "FileNotFoundException" in error.java_exception.getClass().getName():
+                return None
+            raise
+        for i in range(lines.size()):
+            action = json.loads(lines.apply(i))
+            if "commitInfo" in action:
+                info: dict[str, Any] = action["commitInfo"]
+                return info
+        return {}
+
+    def files(self, root: str, version: Version | None) -> list[DataFile]:
+        """The live files of a version, paths made whole."""
+        snapshot = self.snapshot()
+        if version is not None and version != snapshot.version():
+            defaults = [getattr(self._log, f"getSnapshotAt$default${n}")() for n in (2, 3)]
+            snapshot = self._log.getSnapshotAt(version, *defaults)
+        rows = DataFrame(snapshot.allFiles().toDF(), self._spark)
+        records = rows.select("path", "size", F.get_json_object("stats", "$.numRecords"), "partitionValues").collect()
+        return [
+            DataFile(
+                path=_whole(root, path),
+                bytes=size,
+                rows=None if count is None else int(count),
+                partition=values,
+            )
+            for path, size, count, values in records
+        ]
+
+    def vacuum(self, before: datetime) -> None:
+        """Delete the files that no version since `before` needs.
+
+        With a clock that stands still at that moment: the statement VACUUM counts back from the time it runs at,
+        which is later than the time its retention was reckoned at.
+        """
+        jvm: Any = self._spark._jvm
+        command = getattr(getattr(jvm.org.apache.spark.sql.delta.commands, "VacuumCommand$"), "MODULE$")
+        clock = jvm.org.apache.spark.util.ManualClock(int(before.timestamp() * 1000))
+        none = [getattr(command, f"gc$default${n}")() for n in (5, 6, 7)]
+        no_retention = jvm.scala.Option.apply(0.0)
+        command.gc(self._spark._jsparkSession, self._log, False, no_retention, *none, clock)
+
+    @staticmethod
+    def forget(spark: SparkSession, path: str) -> None:
+        """Drop the cached log of a path whose table is gone."""
+        jvm: Any = spark._jvm
+        hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+        jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, hadoop_path)
+
+
+def _whole(root: str, path: str) -> str:
+    path = unquote(path)
+    return path if "://" in path or path.startswith("/") else f"{root.rstrip('/')}/{path}"
+
+
+def _commit(version: Version, info: dict[str, Any]) -> Commit:
+    stamp = info.get("inCommitTimestamp") or info.get("timestamp") or 0
+    metrics = info.get("operationMetrics") or {}
+    added, removed = _rows(info.get("operation", ""), {k: int(v) for k, v in metrics.items() if v.isdigit()})
+    return Commit(
+        version=version,
+        committed_at=datetime.fromtimestamp(stamp / 1000, tz=timezone.utc),
+        operation=str(info.get("operation", "UNKNOWN")).lower(),
+        rows_added=added,
+        rows_removed=removed,
+        mark=Mark.from_json(info.get("userMetadata")),
+    )
+
+
+def _rows(operation: str, metrics: dict[str, int]) -> tuple[int | None, int | None]:
+    """Rows that came and went; an updated row does both."""
+    if operation == "MERGE":
+        updated = metrics.get("numTargetRowsUpdated", 0)
+        came = metrics.get("numTargetRowsInserted", 0) + updated
+        return came, metrics.get("numTargetRowsDeleted", 0) + updated
+    if operation == "WRITE":
+        return metrics.get("numOutputRows"), metrics.get("numRemovedRows", 0)
+    if operation == "DELETE":
+        return 0, metrics.get("numDeletedRows")
+    if operation == "UPDATE":
+        return metrics.get("numUpdatedRows"), metrics.get("numUpdatedRows")
+    return 0, 0

@@ -1,0 +1,304 @@
+"""A Delta table through Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from headwater.errors import Code, TerminalError
+from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, SparkTable, Surroundings
+from headwater.formats.delta.format import DELTA
+from headwater.formats.delta.log import TransactionLog
+from headwater.formats.frames import (
+    Retype,
+    can_widen,
+    cannot_retype,
+    column,
+    diff,
+    merge_sql,
+    quoted,
+    schema_changes,
+    settings,
+    signed,
+    temp_view,
+    to_ddl,
+)
+from headwater.formats.stats import table_stats
+from headwater.model import WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
+from headwater.spec import Layout
+
+LAYOUT = "headwater.layout"
+OLDEST = "headwater.oldest_version"
+FEED = "delta.enableChangeDataFeed"
+MAPPING = "delta.columnMapping.mode"
+WENT = ("delete", "update_preimage")
+_NEEDS_MAPPING = set(" ,;{}()\n\t=")
+
+
+class DeltaTable(SparkTable):
+    """By path. Versions are Delta's own; changes come from its change data feed."""
+
+    def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
+        super().__init__(spark, address, around)
+        self._log = TransactionLog(spark, self.path)
+
+    @property
+    def format(self) -> Format:
+        return DELTA
+
+    @property
+    def path(self) -> str:
+        if self.address.path is None:
+            raise TerminalError(Code.USAGE, f"a Delta table has a path, not a name ({self.address})")
+        return self.address.path
+
+    @property
+    def _name(self) -> str:
+        return f"delta.{quoted(self.path)}"
+
+    # --- being there
+
+    def exists(self) -> bool:
+        return self._log.exists()
+
+    def _create(self, schema: StructType, layout: Layout) -> None:
+        properties = {LAYOUT: layout.model_dump_json(), FEED: "true", **layout.options}
+        if _odd_names(schema):
+            properties[MAPPING] = "name"
+        columns = to_ddl(self.spark, schema)
+        partitioned = ", ".join(quoted(p) for p in layout.partition_by)
+        clause = f" PARTITIONED BY ({partitioned})" if partitioned else ""
+        self.spark.sql(f"CREATE TABLE {self._name} ({columns}) USING delta{clause} {_tblproperties(properties)}")
+
+    def drop(self) -> None:
+        jvm = self.spark._jvm
+        assert jvm is not None
+        path = jvm.org.apache.hadoop.fs.Path(self.path)
+        path.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf()).delete(path, True)
+        TransactionLog.forget(self.spark, self.path)
+
+    def schema(self) -> StructType:
+        return StructType.fromJson(json.loads(self._log.snapshot().schema().json()))
+
+    def layout(self) -> Layout:
+        stored = self._log.properties().get(LAYOUT)
+        if stored is not None:
+            return Layout.model_validate_json(stored)
+        return Layout(partition_by=tuple(self._log.partition_columns()))
+
+    # --- writing
+
+    def _append(self, df: DataFrame, mark: Mark | None) -> Version:
+        return self._write(df, "append", mark)
+
+    def _replace(self, df: DataFrame, mark: Mark | None) -> Version:
+        return self._write(df, "overwrite", mark)
+
+    def _write(self, df: DataFrame, mode: str, mark: Mark | None) -> Version:
+        writer = df.write.format("delta").mode(mode)
+        if mark is not None:
+            writer = writer.option("txnAppId", mark.writer).option("txnVersion", mark.step)
+            writer = writer.option("userMetadata", mark.to_json())
+        with settings(df.sparkSession, self._file_settings()):
+            writer.save(self.path)
+        return self._made_by(mark)
+
+    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: Mark | None) -> Version:
+        conf = self._file_settings()
+        if mark is not None:
+            conf["spark.databricks.delta.write.txnAppId"] = mark.writer
+            conf["spark.databricks.delta.write.txnVersion"] = str(mark.step)
+            conf["spark.databricks.delta.commitInfo.userMetadata"] = mark.to_json()
+        with settings(df.sparkSession, conf), temp_view(df) as source:
+            df.sparkSession.sql(merge_sql(self._name, source, self.schema().names, keys))
+        return self._made_by(mark)
+
+    def _landed(self, mark: Mark) -> Version | None:
+        step = self._log.step_of(mark.writer)
+        if step is None or step < mark.step:
+            return None
+        return self._made_by(mark)
+
+    def _made_by(self, mark: Mark | None) -> Version:
+        """The version of a step that is known to have landed."""
+        if mark is not None:
+            for commit in self._log.commits():
+                if commit.mark is not None and commit.mark.same_step(mark):
+                    return commit.version
+        return self._log.version()
+
+    def _file_settings(self) -> dict[str, str]:
+        """Delta's writer takes Parquet options from the session alone."""
+        return parquet_settings(self.layout())
+
+    # --- reading
+
+    def version(self) -> Version | None:
+        version = self._log.version()
+        return None if version < 0 else version
+
+    def version_at(self, at: At) -> Version:
+        if isinstance(at, datetime):
+            for commit in self.history():
+                if commit.committed_at <= at:
+                    return commit.version
+            raise self._no_such_version(at)
+        oldest = int(self._log.properties().get(OLDEST, 0))
+        if not oldest <= at <= self._log.version():
+            raise self._no_such_version(at)
+        return at
+
+    def _read(self, version: Version | None) -> DataFrame:
+        version = self._log.version() if version is None else version
+        return self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
+
+    def _changes(self, start: Version | None, end: Version) -> DataFrame:
+        end = self.version_at(end)
+        if start is None:
+            return signed(self._read(end), 1)
+        start = self.version_at(start)
+        columns = [column(name) for name in self._read(end).columns]
+        if start == end:
+            return signed(self._read(end).limit(0), 1)
+        feed = self._feed(start, end) if start < end else None
+        if feed is None:
+            return diff(self._read(start), self._read(end))
+        went = F.col("_change_type").isin(*WENT)
+        return feed.select(*columns, F.when(went, -1).otherwise(1).alias(WEIGHT))
+
+    def _feed(self, start: Version, end: Version) -> DataFrame | None:
+        """The change data feed of (start, end], or None where the table does not have it for that range."""
+        if self._log.properties().get(FEED) != "true":
+            return None
+        reader = self.spark.read.format("delta").option("readChangeFeed", "true")
+        try:
+            return reader.option("startingVersion", start + 1).option("endingVersion", end).load(self.path)
+        except AnalysisException as error:
+            if "CHANGE_DATA" in (error.getErrorClass() or ""):
+                return None
+            raise
+
+    def history(self, limit: int | None = None) -> list[Commit]:
+        oldest = int(self._log.properties().get(OLDEST, 0))
+        commits: list[Commit] = []
+        for commit in self._log.commits():
+            if commit.version < oldest or (limit is not None and len(commits) == limit):
+                break
+            commits.append(commit)
+        return commits
+
+    def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
+        if self._log.properties().get(FEED) != "true":
+            return self._plain_stream(changes, start)
+        reader = self.spark.readStream.format("delta").option("readChangeFeed", "true")
+        if start is not None:
+            reader = reader.option("startingVersion", self.version_at(start) + 1)
+        feed = reader.load(self.path)
+        columns = [column(name) for name in self.schema().names]
+        went = F.col("_change_type").isin(*WENT)
+        if changes:
+            return feed.select(*columns, F.when(went, -1).otherwise(1).alias(WEIGHT))
+        return feed.where(~went).select(*columns)
+
+    def _plain_stream(self, changes: bool, start: At | None) -> DataFrame:
+        """Somebody else's table without a change data feed: appends only, and Delta stops at anything else."""
+        reader = self.spark.readStream.format("delta")
+        if start is not None:
+            reader = reader.option("startingVersion", self.version_at(start) + 1)
+        rows = reader.load(self.path)
+        return signed(rows, 1) if changes else rows
+
+    # --- evolving and looking after
+
+    def _evolve(self, schema: StructType) -> None:
+        found = list(schema_changes(self.schema(), schema))
+        for change in found:
+            if isinstance(change, Retype) and not can_widen(DELTA, change.old, change.new):
+                raise cannot_retype(DELTA, self.address, change)
+        if not found:
+            return
+        if _odd_names(schema):
+            self._set_properties({MAPPING: "name"})
+        nothing = self.spark.createDataFrame([], schema)
+        nothing.write.format("delta").mode("append").option("mergeSchema", "true").save(self.path)
+
+    def _set_properties(self, properties: dict[str, str]) -> None:
+        self.spark.sql(f"ALTER TABLE {self._name} SET {_tblproperties(properties)}")
+
+    def _compact(self, target_file_size: int) -> None:
+        self._optimize(target_file_size, "")
+
+    def _cluster(self, columns: Sequence[str]) -> None:
+        by = ", ".join(quoted(name) for name in columns)
+        self._optimize(self.layout().target_file_size or DEFAULT_FILE_SIZE, f" ZORDER BY ({by})")
+
+    def _optimize(self, target_file_size: int, clause: str) -> None:
+        conf = self._file_settings()
+        conf["spark.databricks.delta.optimize.maxFileSize"] = str(target_file_size)
+        conf["spark.databricks.delta.optimize.minFileSize"] = str(target_file_size)
+        with settings(self.spark, conf):
+            self.spark.sql(f"OPTIMIZE {self._name}{clause}")
+
+    def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
+        history = self.history()
+        kept = {history[0].version, *keep}
+        kept |= {c.version for c in history if c.committed_at >= older_than}
+        # a version can only be read, and changes after it computed, if all that follow it are there too
+        oldest = min(kept)
+        gone = [commit.version for commit in history if commit.version < oldest]
+        if gone:
+            self._set_properties({OLDEST: str(oldest)})
+            since = next(commit.committed_at for commit in history if commit.version == oldest)
+            self._log.vacuum(since)
+        return gone
+
+    def _files(self, version: Version | None) -> list[DataFile]:
+        return self._log.files(self.path, version)
+
+    def _stats(self) -> TableStats:
+        return table_stats(self)
+
+
+def parquet_settings(layout: Layout) -> dict[str, str]:
+    """Parquet options as settings of the session that writes."""
+    parquet = layout.parquet
+    codecs = {"none": "uncompressed", "lz4": "lz4_raw", None: "zstd"}
+    conf = {"spark.sql.parquet.compression.codec": codecs.get(parquet.compression, parquet.compression or "")}
+    if parquet.row_group_size is not None:
+        conf["parquet.block.size"] = str(parquet.row_group_size)
+    if parquet.dictionary is not None:
+        conf["parquet.enable.dictionary"] = str(parquet.dictionary).lower()
+    for name in parquet.bloom_filter:
+        conf[f"parquet.bloom.filter.enabled#{name}"] = "true"
+    return conf
+
+
+def _odd_names(schema: StructType) -> bool:
+    return any(set(name) & _NEEDS_MAPPING for name in _all_names(schema))
+
+
+def _all_names(schema: StructType) -> list[str]:
+    names: list[str] = []
+    for f in schema.fields:
+        names.append(f.name)
+        inner = f.dataType
+        while hasattr(inner, "elementType"):
+            inner = inner.elementType
+        if isinstance(inner, StructType):
+            names.extend(_all_names(inner))
+    return names
+
+
+def _tblproperties(properties: dict[str, str]) -> str:
+    pairs = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in properties.items())
+    return f"TBLPROPERTIES ({pairs})"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

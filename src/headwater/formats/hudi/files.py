@@ -1,0 +1,98 @@
+"""Rows straight from a table's base files, as one schema, whatever schema each file was written with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    BooleanType,
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from headwater.formats.footers import row_counts
+from headwater.formats.hudi.columns import from_stored
+from headwater.formats.hudi.names import NO_VALUE
+from headwater.formats.hudi.timeline import LiveFile, Records
+from headwater.model import DataFile
+from headwater.storage import Files
+
+_BY_PATH = (StringType, IntegerType, LongType, DateType, BooleanType)
+"""Types whose text in a partition path gives the value back exactly, so that Spark can prune by it."""
+_MANY = 1000
+_schemas: dict[str, StructType] = {}
+
+
+def instant_of(path: str) -> str:
+    """The commit that wrote a base file: `<group>_<token>_<instant>.parquet`."""
+    return path.rsplit("/", 1)[-1].rsplit("_", 1)[-1].split(".")[0]
+
+
+def read_base_files(
+    spark: SparkSession,
+    records: Records,
+    paths: Iterable[str],
+    schema: StructType,
+    partition_by: Sequence[str],
+    *keep: str,
+) -> DataFrame:
+    """The rows of these files under `schema`; files of one written schema are read together."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        commit = records.commit_of(instant_of(path))
+        groups[path if commit is None or not commit.schema else commit.schema].append(path)
+    by_path = bool(partition_by) and all(isinstance(schema[name].dataType, _BY_PATH) for name in partition_by)
+    frames = []
+    for key, group in groups.items():
+        reader = spark.read.schema(_written_schema(spark, key, group[0]))
+        if by_path:
+            reader = reader.option("basePath", records.path)
+        frames.append(from_stored(reader.parquet(*group), schema, *keep))
+    if not frames:
+        own = [StructField(name, StringType()) for name in keep]
+        return spark.createDataFrame([], StructType([*own, *schema.fields]))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _written_schema(spark: SparkSession, key: str, path: str) -> StructType:
+    """The schema of files that were written alike; asked of a footer once, since that takes a Spark job."""
+    if key not in _schemas:
+        if len(_schemas) >= _MANY:
+            _schemas.clear()
+        _schemas[key] = spark.read.parquet(path).schema
+    return _schemas[key]
+
+
+def data_files(records: Records, live: Iterable[LiveFile], partition_by: Sequence[str], files: Files) -> list[DataFile]:
+    """Live files with their rows: from the commits that wrote them, else from the footers."""
+    base = [file for file in live if not file.is_log]
+    rows: dict[str, int] = {}
+    for instant in {instant_of(file.name) for file in base}:
+        commit = records.commit_of(instant)
+        if commit is not None:
+            rows.update({written.path: written.rows for written in commit.written})
+    rows.update(row_counts(files, [file.relative for file in base if file.relative not in rows]))
+    found = [
+        DataFile(
+            path=file.path.removeprefix("file:") if file.path.startswith("file:/") else file.path,
+            bytes=file.bytes,
+            rows=rows.get(file.relative),
+            partition=partition_values(file.partition, partition_by),
+        )
+        for file in live
+    ]
+    return sorted(found, key=lambda file: file.path)
+
+
+def partition_values(partition: str, partition_by: Sequence[str]) -> dict[str, str | None]:
+    """`day=2026-01-01/tenant=a%2Fb` → column → value as text."""
+    texts = [piece.split("=", 1)[-1] for piece in partition.split("/")] if partition else []
+    return {name: None if text == NO_VALUE else unquote(text) for name, text in zip(partition_by, texts, strict=False)}

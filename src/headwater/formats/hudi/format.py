@@ -1,0 +1,77 @@
+"""Apache Hudi as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable, Surroundings
+from headwater.session import SessionNeeds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MISSING = {
+    Capability.PARTITION_TRANSFORMS: "a partition path holds column values; add a column such as event_date",
+    Capability.EVOLVE_PARTITIONING: "the partition path is part of every record's place; rebuild the table",
+    Capability.BLOOM_FILTER: "its writers take no options for Parquet bloom filters",
+    Capability.STATISTICS: "its writers always write Parquet statistics",
+}
+
+_NOTES = {
+    Capability.UPSERT: "copy-on-write; key columns may not be NULL",
+    Capability.CHANGES: "the rows of the files that a commit added, less those of the files that it rewrote",
+    Capability.CHANGES_MERGE_ON_READ: "the difference of two snapshots",
+    Capability.ADD_COLUMNS: "seen at once; the files follow with the next commit",
+    Capability.CLUSTER: "clustering, without Hudi's SQL extension",
+    Capability.EXPIRE: "cleaning and archiving happen here only, never beside a commit",
+}
+
+
+def _needs(around: Surroundings) -> SessionNeeds:
+    return SessionNeeds(
+        connectors=("hudi",),
+        conf={
+            "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+            "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        },
+    )
+
+
+def _address(around: Surroundings, kind: str, name: str) -> Address:
+    return Address(path=f"{around.warehouse.rstrip('/')}/{kind}/{name}")
+
+
+def _spark(spark: SparkSession, address: Address, around: Surroundings) -> SparkTable:
+    from headwater.formats.hudi.spark import HudiSparkTable
+
+    return HudiSparkTable(spark, address, around)
+
+
+def _light(address: Address, around: Surroundings) -> LightTable:
+    from headwater.formats.hudi.light import HudiLightTable
+
+    return HudiLightTable(address, around)
+
+
+HUDI = Format(
+    name="hudi",
+    title="Apache Hudi",
+    capabilities=frozenset(Capability) - frozenset(_MISSING),
+    codecs=frozenset({"none", "snappy", "gzip", "lz4", "zstd"}),
+    widenings=frozenset(
+        {
+            ("tinyint", "smallint"),
+            ("tinyint", "int"),
+            ("smallint", "int"),
+            ("int", "bigint"),
+            ("float", "double"),
+            ("decimal", "decimal"),
+        }
+    ),
+    notes={**_MISSING, **_NOTES},
+    needs=_needs,
+    address=_address,
+    spark=_spark,
+    light=_light,
+    merge_on_read={"hoodie.datasource.write.table.type": "MERGE_ON_READ"},
+)

@@ -1,0 +1,377 @@
+"""A Hudi table through Spark: by path, with the DataFrame API and Hudi's Java classes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from headwater.errors import Code, TerminalError, Unsupported
+from headwater.formats.base import DEFAULT_FILE_SIZE, Format, SparkTable
+from headwater.formats.footers import column_bytes
+from headwater.formats.frames import Retype, can_widen, cannot_retype, column, schema_changes, signed
+from headwater.formats.hudi import upkeep
+from headwater.formats.hudi.changes import ROW_ID, compared, partnerless, touched_files
+from headwater.formats.hudi.columns import from_stored, merged
+from headwater.formats.hudi.files import data_files, read_base_files
+from headwater.formats.hudi.format import HUDI
+from headwater.formats.hudi.instants import LAYOUT, OLDEST, SCHEMA, Instant
+from headwater.formats.hudi.keys import RECORD_KEY, check_keys, record_key, refused_keys
+from headwater.formats.hudi.names import stored_name
+from headwater.formats.hudi.options import (
+    OPERATION,
+    TABLE_TYPE,
+    clustering_options,
+    key_generator,
+    mark_options,
+    write_options,
+)
+from headwater.formats.hudi.rows import prepared, prepared_schema
+from headwater.formats.hudi.timeline import (
+    CommitRecord,
+    Records,
+    hadoop_conf,
+    storage_conf,
+)
+from headwater.formats.stats import table_stats
+from headwater.model import WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
+from headwater.spec import Layout
+from headwater.storage import Files, to_spark_uri
+
+OWN = "_hoodie_"
+
+
+class HudiSparkTable(SparkTable):
+    """Versions are the times at which commits were begun; a commit under way is none yet."""
+
+    @property
+    def format(self) -> Format:
+        return HUDI
+
+    @property
+    def path(self) -> str:
+        if self.address.path is None:
+            raise TerminalError(Code.USAGE, f"a Hudi table has a path, not a name ({self.address})")
+        return self.address.path
+
+    @property
+    def _uri(self) -> str:
+        return to_spark_uri(self.path)
+
+    @property
+    def _name(self) -> str:
+        return self.path.rstrip("/").rsplit("/", 1)[-1]
+
+    @property
+    def _own_files(self) -> Files:
+        return Files(self.path, self.around.storage)
+
+    @property
+    def _jvm(self) -> Any:
+        return self.spark._jvm
+
+    def _records(self) -> Records:
+        if not self.exists():
+            raise TerminalError(Code.NO_SUCH_RELATION, f"there is no Hudi table at {self.path}")
+        return Records(self.spark, self._uri)
+
+    def _own_records(self) -> Records:
+        """To change the table: its ordering, keys and paths are as this module wants them only where it made it."""
+        records = self._records()
+        if not records.ours:
+            raise Unsupported(f"{self.address} was made by another writer of Hudi: it can be read, not changed")
+        return records
+
+    # --- being there
+
+    def exists(self) -> bool:
+        found = self._jvm.org.apache.hadoop.fs.Path(f"{self._uri}/.hoodie/hoodie.properties")
+        return bool(found.getFileSystem(hadoop_conf(self.spark)).exists(found))
+
+    def _create(self, schema: StructType, layout: Layout) -> None:
+        taken = [name for name in schema.names if name.startswith(OWN) or name == RECORD_KEY]
+        if taken:
+            raise Unsupported(f"column '{taken[0]}': names with {OWN}, and {RECORD_KEY}, are not for users' columns")
+        check_keys(schema, layout.keys)
+        hudi = self._jvm.org.apache.hudi
+        builder = (
+            hudi.common.table.HoodieTableMetaClient.newTableBuilder()
+            .setTableType(layout.options.get(TABLE_TYPE, "COPY_ON_WRITE"))
+            .setTableName(self._name)
+            .setTableCreateSchema(self._avro(schema, layout))
+            .setCommitTimezone(hudi.common.model.HoodieTimelineTimeZone.UTC)
+            .setRecordMergeMode(hudi.common.config.RecordMergeMode.COMMIT_TIME_ORDERING)
+            .setKeyGeneratorType(key_generator(layout.partition_by))
+            .setHiveStylePartitioningEnable(True)
+            .setUrlEncodePartitioning(True)
+        )
+        key = record_key(schema, layout.keys)
+        if key is not None:
+            builder = builder.setRecordKeyFields(key)
+        if layout.partition_by:
+            builder = builder.setPartitionFields(",".join(map(stored_name, layout.partition_by)))
+        properties = builder.build()
+        properties.setProperty(SCHEMA, schema.json())
+        properties.setProperty(LAYOUT, layout.model_dump_json())
+        version = int(properties.getProperty("hoodie.timeline.layout.version"))
+        where = hudi.storage.StoragePath(self._uri)
+        hudi.common.table.HoodieTableMetaClient.createTableLayoutOnStorage(
+            storage_conf(self.spark), where, properties, version, True
+        )
+
+    def drop(self) -> None:
+        from headwater.formats.feed import drop_feeds
+
+        drop_feeds(self)
+        path = self._jvm.org.apache.hadoop.fs.Path(self._uri)
+        path.getFileSystem(hadoop_conf(self.spark)).delete(path, True)
+
+    def schema(self) -> StructType:
+        return self._schema(self._records())
+
+    def _schema(self, records: Records) -> StructType:
+        stored = records.get(SCHEMA)
+        if stored is not None:
+            return StructType.fromJson(json.loads(stored))
+        found = self.spark.read.format("hudi").load(self._uri).schema
+        return StructType([f for f in found.fields if not f.name.startswith(OWN)])
+
+    def layout(self) -> Layout:
+        return self._layout(self._records())
+
+    def _layout(self, records: Records) -> Layout:
+        stored = records.get(LAYOUT)
+        if stored is not None:
+            return Layout.model_validate_json(stored)
+        return Layout(
+            keys=records.names("hoodie.table.recordkey.fields"),
+            partition_by=records.names("hoodie.table.partition.fields"),
+            options={TABLE_TYPE: "MERGE_ON_READ"} if records.merge_on_read else {},
+        )
+
+    def _avro(self, schema: StructType, layout: Layout) -> str:
+        java_type = self.spark._jsparkSession.parseDataType(prepared_schema(schema, layout).json())
+        utils = self._jvm.org.apache.hudi.HoodieSchemaConversionUtils
+        named = utils.getRecordNameAndNamespace(self._name)
+        return str(utils.convertStructTypeToHoodieSchema(java_type, named._1(), named._2()).toString())
+
+    # --- writing
+
+    def _append(self, df: DataFrame, mark: Mark | None) -> Version:
+        return self._write(df, "upsert" if self.layout().keys else "bulk_insert", mark)
+
+    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: Mark | None) -> Version:
+        own = self.layout().keys
+        if set(keys) != set(own):
+            raise Unsupported(
+                f"{self.address} can't be upserted by ({', '.join(keys)})",
+                hint=f"a Hudi table has the keys it was made with: {', '.join(own) or 'none'}",
+            )
+        return self._write(df, "upsert", mark)
+
+    def _replace(self, df: DataFrame, mark: Mark | None) -> Version:
+        return self._write(df, "insert_overwrite_table", mark)
+
+    def _write(self, df: DataFrame, operation: str, mark: Mark | None) -> Version:
+        records = self._own_records()
+        layout, schema = self._layout(records), self._schema(records)
+        rows = prepared(df, schema, layout)
+        options = {**self._options(layout, schema), **mark_options(mark), OPERATION: operation}
+        with refused_keys(self.address, layout.keys):
+            rows.write.format("hudi").options(**options).mode("append").save(self._uri)
+        return self._records().versions()[-1].version
+
+    def _options(self, layout: Layout, schema: StructType) -> dict[str, str]:
+        key = record_key(schema, layout.keys)
+        return write_options(self._name, layout, key, self.spark.sparkContext.defaultParallelism)
+
+    def _landed(self, mark: Mark) -> Version | None:
+        records = self._records()
+        later: Version | None = None
+        for instant in reversed(records.completed()):
+            found = records.commit(instant).mark
+            if found is None or found.writer != mark.writer:
+                continue
+            if found.step == mark.step:
+                return instant.version
+            if found.step < mark.step:
+                break
+            later = instant.version
+        # steps are numbered in order: a later one that landed says that this one did, though it is forgotten
+        return later
+
+    # --- reading
+
+    def version(self) -> Version | None:
+        versions = self._records().versions()
+        return versions[-1].version if versions else None
+
+    def version_at(self, at: At) -> Version:
+        return self._instant_at(self._records(), at).version
+
+    def _instant_at(self, records: Records, at: At) -> Instant:
+        for instant in reversed(records.versions()):
+            if instant.version == at if isinstance(at, int) else records.committed_at(instant) <= at:
+                return instant
+        raise self._no_such_version(at)
+
+    def _read(self, version: Version | None) -> DataFrame:
+        records = self._records()
+        if version is None:
+            versions = records.versions()
+            if not versions:
+                return self.spark.createDataFrame([], self._schema(records))
+            version = versions[-1].version
+        return self._state(records, str(version))
+
+    def _state(self, records: Records, version: str, *keep: str) -> DataFrame:
+        """The rows at a version, with some of Hudi's own columns if asked for."""
+        schema = self._schema(records)
+        if records.ours and not records.merge_on_read:
+            paths = [file.path for file in records.live(version)]
+            partition_by = self._layout(records).partition_by
+            return read_base_files(self.spark, records, paths, schema, partition_by, *keep)
+        merged_rows = self.spark.read.format("hudi").option("as.of.instant", version).load(self._uri)
+        if not records.ours:
+            return merged_rows.select(
+                *map(column, keep), *(column(n) for n in schema.names if n in merged_rows.columns)
+            )
+        return from_stored(merged_rows, schema, *keep)
+
+    def _changes(self, start: Version | None, end: Version) -> DataFrame:
+        records = self._records()
+        last = self._instant_at(records, end)
+        if start is None:
+            return signed(self._state(records, last.requested), 1)
+        first = self._instant_at(records, start)
+        if first.version > last.version:
+            forward = self._between(records, last, first)
+            return forward.withColumn(WEIGHT, -column(WEIGHT))
+        return self._between(records, first, last)
+
+    def _between(self, records: Records, first: Instant, last: Instant) -> DataFrame:
+        commits = [i for i in records.versions() if first.requested < i.requested <= last.requested]
+        if all(records.commit(i).moves_only for i in commits):
+            return signed(self.spark.createDataFrame([], self._schema(records)), 1)
+        if records.merge_on_read or not records.ours:
+            return self._compare_states(records, first, last)
+        went, came = touched_files(records, commits)
+        if not went:
+            return signed(self._base_rows(records, came), 1)
+        pair = self._base_rows(records, went, *ROW_ID), self._base_rows(records, came, *ROW_ID)
+        return compared(*pair) if any(records.commit(i).replaced for i in commits) else partnerless(*pair)
+
+    def _compare_states(self, records: Records, first: Instant, last: Instant) -> DataFrame:
+        keep = ROW_ID if records.has_row_ids else ()
+        old, new = (self._state(records, i.requested, *keep) for i in (first, last))
+        return partnerless(old, new) if keep else compared(old, new)
+
+    def _base_rows(self, records: Records, paths: Sequence[str], *keep: str) -> DataFrame:
+        full = [records.full_path(path) for path in paths]
+        schema, partition_by = self._schema(records), self._layout(records).partition_by
+        return read_base_files(self.spark, records, full, schema, partition_by, *keep)
+
+    def history(self, limit: int | None = None) -> list[Commit]:
+        records = self._records()
+        newest = records.versions()[::-1][:limit]
+        return [_told(records, instant, records.commit(instant)) for instant in newest]
+
+    def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
+        from headwater.formats.feed import open_feed
+
+        # Hudi's own source goes by completion times and passes over what a replace took away
+        return open_feed(self, changes=changes, start=start, consumer=consumer)
+
+    # --- evolving and looking after
+
+    def _evolve(self, schema: StructType) -> None:
+        """The files follow with the next commit; until then, and in old rows, new columns are NULL."""
+        records = self._own_records()
+        now = self._schema(records)
+        for change in schema_changes(now, schema):
+            if isinstance(change, Retype) and not can_widen(HUDI, change.old, change.new):
+                raise cannot_retype(HUDI, self.address, change)
+        wanted = merged(now, schema)
+        if wanted != now:
+            records.set({SCHEMA: wanted.json()})
+
+    def _compact(self, target_file_size: int) -> None:
+        if self._records().merge_on_read:
+            with self._client({"hoodie.compact.inline.max.delta.commits": "1"}) as client:
+                upkeep.compact(self.spark, client)
+            return
+        with self._client(clustering_options(target_file_size, target_file_size, ())) as client:
+            upkeep.cluster(self.spark, client)
+
+    def _cluster(self, columns: Sequence[str]) -> None:
+        size = self.layout().target_file_size or DEFAULT_FILE_SIZE
+        with self._client(clustering_options(size, 2**62, columns)) as client:
+            upkeep.cluster(self.spark, client)
+
+    def _client(self, options: dict[str, str]) -> Any:
+        records = self._own_records()
+        layout, schema = self._layout(records), self._schema(records)
+        given = {**self._options(layout, schema), **options}
+        avro = self._avro(schema, layout)
+        return upkeep.write_client(self.spark, self._uri, self._name, avro, given)
+
+    def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
+        records = self._own_records()
+        versions = records.versions()
+        if not versions:
+            return []
+        kept = {versions[-1].version, *keep, *_newest_marked(records, versions)}
+        kept |= {i.version for i in versions if records.committed_at(i) >= older_than}
+        oldest = min(kept)
+        gone = [i.version for i in versions if i.version < oldest]
+        if gone:
+            # first said, then done: a reader that comes in between is told that the version is gone
+            records.set({OLDEST: str(oldest)})
+            with self._client(
+                upkeep.forget_options(len(versions) - len(gone), direct=not records.merge_on_read)
+            ) as client:
+                upkeep.forget(client)
+        return gone
+
+    def _files(self, version: Version | None) -> list[DataFile]:
+        records = self._records()
+        versions = records.versions()
+        if not versions:
+            return []
+        live = records.live(versions[-1].requested if version is None else str(version))
+        return data_files(records, live, self._layout(records).partition_by, self._own_files)
+
+    def _stats(self) -> TableStats:
+        records = self._records()
+        versions = records.versions()
+        live = records.live(versions[-1].requested) if versions else []
+        sizes = column_bytes(self._own_files, [file.relative for file in live if not file.is_log])
+        return table_stats(self, {name: sizes.get(stored_name(name), 0) for name in self._schema(records).names})
+
+
+def _newest_marked(records: Records, versions: Sequence[Instant]) -> list[Version]:
+    """The newest commit of every flow that writes here: what says how far it has come."""
+    newest: dict[str, Version] = {}
+    for instant in versions:
+        mark = records.commit(instant).mark
+        if mark is not None:
+            newest[mark.flow] = instant.version
+    return list(newest.values())
+
+
+def _told(records: Records, instant: Instant, commit: CommitRecord) -> Commit:
+    moved = commit.moves_only
+    added = 0 if moved else sum(w.inserted + w.updated for w in commit.written)
+    removed = 0 if moved else sum(w.deleted + w.updated for w in commit.written)
+    return Commit(
+        version=instant.version,
+        committed_at=records.committed_at(instant),
+        operation=commit.operation.lower(),
+        rows_added=added,
+        rows_removed=None if commit.replaced and not moved else removed,
+        mark=commit.mark,
+    )

@@ -1,0 +1,66 @@
+"""Apache Iceberg as data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.catalogs.base import DEFAULT, spark_conf
+from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable, Surroundings
+from headwater.formats.iceberg.names import catalogs, place
+from headwater.session import Extension, SessionNeeds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _needs(around: Surroundings) -> SessionNeeds:
+    known = catalogs(around)
+    connectors = dict.fromkeys(name for spec in known.values() for name in spec.connectors())
+    conf: dict[str, str] = {}
+    for name, spec in known.items():
+        conf.update(spark_conf(name, spec, place(around)))
+    # An extension loaded after Iceberg's would take its statements.
+    extension = Extension("org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions", rank=100)
+    return SessionNeeds(("iceberg", *connectors), (extension,), conf)
+
+
+def _address(around: Surroundings, kind: str, name: str) -> Address:
+    return Address(table=f"{DEFAULT}.{kind}.{name}")
+
+
+def _spark(spark: SparkSession, address: Address, around: Surroundings) -> SparkTable:
+    from headwater.formats.iceberg.spark import IcebergTable
+
+    Path(around.home).mkdir(parents=True, exist_ok=True)  # the embedded catalog is a file in it
+    return IcebergTable(spark, address, around)
+
+
+def _light(address: Address, around: Surroundings) -> LightTable:
+    from headwater.formats.iceberg.light import IcebergLight
+
+    return IcebergLight(address, around)
+
+
+_MERGE_ON_READ = ("write.delete.mode", "write.update.mode", "write.merge.mode")
+
+ICEBERG = Format(
+    name="iceberg",
+    title="Apache Iceberg",
+    capabilities=frozenset(Capability),
+    codecs=frozenset({"none", "snappy", "gzip", "lz4", "zstd"}),
+    widenings=frozenset({("int", "bigint"), ("float", "double"), ("decimal", "decimal")}),
+    notes={
+        Capability.CHANGES: "from its change scan, or the difference of two states where that fails",
+        Capability.CHANGES_MERGE_ON_READ: "as the difference of two states: both are read whole",
+        Capability.WIDEN_COLUMNS: "a tinyint or smallint is kept as an int",
+        Capability.BLOOM_FILTER: "a column that a dictionary covers whole gets none",
+        Capability.STREAM_READ: "through a feed of changes: its own source fails after a MERGE",
+        Capability.LIGHT_READ: "by pyiceberg; refused where equality deletes hide rows",
+    },
+    needs=_needs,
+    address=_address,
+    spark=_spark,
+    light=_light,
+    merge_on_read=dict.fromkeys(_MERGE_ON_READ, "merge-on-read"),
+)

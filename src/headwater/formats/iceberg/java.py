@@ -1,0 +1,189 @@
+"""Iceberg's Java API through py4j: metadata and commits in milliseconds, without a Spark job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from headwater.catalogs.base import spark_conf
+from headwater.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError, did_you_mean
+from headwater.formats.base import Surroundings
+from headwater.formats.iceberg.metadata import Metadata
+from headwater.formats.iceberg.names import TableName, catalog_of, catalogs, place
+
+_CONFLICTS = {
+    "org.apache.iceberg.exceptions.CommitFailedException": "another writer came first",
+    "org.apache.iceberg.exceptions.ValidationException": "another writer changed the same rows",
+}
+_UNKNOWN = "org.apache.iceberg.exceptions.CommitStateUnknownException"
+_MISSING = "org.apache.iceberg.exceptions.NoSuchTableException"
+
+
+class JavaTable:
+    """A handle on one table by name; nothing is loaded before it is asked for."""
+
+    def __init__(self, spark: SparkSession, name: TableName, around: Surroundings) -> None:
+        self.spark = spark
+        self.name = name
+        self.jvm: Any = spark._jvm
+        self._around = around
+        self.open_in(spark)
+
+    def open_in(self, spark: SparkSession) -> None:
+        """Make the table's catalog known to a session that was opened without it."""
+        setting = f"spark.sql.catalog.{self.name.catalog}"
+        if spark.conf.get(setting, None) is not None:
+            return
+        spec = catalog_of(self.name, self._around)
+        if spec is None:
+            raise UsageError(
+                Code.UNKNOWN_REFERENCE,
+                f"the session has no catalog '{self.name.catalog}'",
+                hint=did_you_mean(self.name.catalog, catalogs(self._around)),
+            )
+        for key, value in spark_conf(self.name.catalog, spec, place(self._around)).items():
+            spark.conf.set(key, value)
+
+    # --- the table
+
+    def exists(self) -> bool:
+        return bool(self._catalog().tableExists(self._identifier()))
+
+    def load(self) -> Any:
+        try:
+            return self._catalog().loadTable(self._identifier())
+        except Py4JJavaError as error:
+            if _MISSING not in causes(error):
+                raise
+            message = f"there is no Iceberg table {'.'.join(self.name.parts)}"
+            raise TerminalError(Code.NO_SUCH_RELATION, message) from error
+
+    def metadata(self) -> Metadata:
+        table = self.load()
+        return Metadata(self.jvm.org.apache.iceberg.TableMetadataParser.toJson(table.operations().current()))
+
+    def create(self, schema: Any, spec: Any, properties: Mapping[str, str]) -> None:
+        catalog = self._catalog()
+        if self.name.namespace:
+            self._create_namespaces(catalog)
+        builder = catalog.buildTable(self._identifier(), schema).withPartitionSpec(spec)
+        builder.withProperties(self.java_map(properties)).create()
+
+    def drop(self) -> None:
+        self._catalog().dropTable(self._identifier(), True)
+
+    def delete_folder(self, location: str) -> None:
+        """What a drop leaves behind: empty folders, and files that no commit has ever named."""
+        path = self.jvm.org.apache.hadoop.fs.Path(location)
+        session: Any = self.spark._jsparkSession
+        path.getFileSystem(session.sessionState().newHadoopConf()).delete(path, True)
+
+    def _create_namespaces(self, catalog: Any) -> None:
+        for depth in range(1, len(self.name.namespace) + 1):
+            levels = self.java_strings(self.name.namespace[:depth])
+            namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(levels)
+            if not catalog.namespaceExists(namespace):
+                catalog.createNamespace(namespace)
+
+    def _catalog(self) -> Any:
+        return self.jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
+            self.spark._jsparkSession, self.name.catalog
+        )
+
+    def _identifier(self) -> Any:
+        parts = self.java_strings((*self.name.namespace, self.name.table))
+        return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(parts)
+
+    # --- values
+
+    def java_schema(self, schema: StructType) -> Any:
+        session: Any = self.spark._jsparkSession
+        return self.jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(session.parseDataType(schema.json()))
+
+    def spark_schema(self, java_schema: Any) -> StructType:
+        struct = self.jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(java_schema)
+        return StructType.fromJson(json.loads(struct.json()))
+
+    def java_map(self, values: Mapping[str, str]) -> Any:
+        found = self.jvm.java.util.HashMap()
+        for key, value in values.items():
+            found.put(key, value)
+        return found
+
+    def java_strings(self, values: tuple[str, ...]) -> Any:
+        gateway: Any = self.spark.sparkContext._gateway
+        found = gateway.new_array(self.jvm.java.lang.String, len(values))
+        for i, value in enumerate(values):
+            found[i] = value
+        return found
+
+    # --- commits
+
+    def with_properties(self, properties: Mapping[str, str], work: Callable[[], object]) -> None:
+        """Run SQL whose commit carries snapshot properties: a statement has no write options to hold them."""
+        gateway: Any = self.spark.sparkContext._gateway
+        ensure_callback_server_started(gateway)
+        call = _Call(work)
+        failure = self.jvm.java.lang.Class.forName("java.lang.RuntimeException")
+        self.jvm.org.apache.iceberg.spark.CommitMetadata.withCommitProperties(self.java_map(properties), call, failure)
+        if call.error is not None:
+            raise call.error
+
+
+class _Call:
+    """A Python function as a Java Callable. It runs in the thread that Java calls it from, and keeps its error
+    for that thread's caller: through Java it would come out as another one, and in the log."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self.error: Exception | None = None
+
+    def call(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            self.error = error
+
+    class Java:
+        implements = ("java.util.concurrent.Callable",)
+
+
+@contextmanager
+def committing(name: TableName) -> Iterator[None]:
+    """Say what a failed commit means: Iceberg's conflicts may be tried again, after a look at what landed."""
+    try:
+        yield
+    except (Py4JJavaError, CapturedException) as error:
+        raise _failed(error, ".".join(name.parts)) or error from error
+
+
+def _failed(error: Exception, table: str) -> HeadwaterError | None:
+    found = causes(error)
+    if _UNKNOWN in found:
+        return TransientError(
+            Code.COMMIT_FAILED,
+            f"the catalog did not say whether a commit to {table} went through",
+            hint="the next try looks first whether it has landed",
+        )
+    for name, reason in _CONFLICTS.items():
+        if name in found:
+            return TransientError(Code.COMMIT_FAILED, f"a commit to {table} was refused: {reason}")
+    return None
+
+
+def causes(error: BaseException) -> list[str]:
+    """The Java classes of an error and of all that caused it."""
+    at: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    found: list[str] = []
+    while at is not None and len(found) < 20:
+        found.append(str(at.getClass().getName()))
+        at = at.getCause()
+    return found

@@ -1,0 +1,190 @@
+"""A layout as Iceberg's table properties and partition spec, and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from headwater.errors import Code, UsageError, did_you_mean
+from headwater.formats.frames import TRANSFORM
+from headwater.formats.iceberg.metadata import Metadata
+from headwater.spec import Layout, ParquetOptions
+
+LAYOUT = "headwater.layout"
+"""The table property that holds the layout as it was asked for."""
+
+BLOOM_BYTES = 256 * 1024
+"""The largest bloom filter of one column in one row group: Iceberg always allocates the largest."""
+
+_CODECS = {"none": "uncompressed", "lz4": "lz4_raw"}
+_MODES = ("write.delete.mode", "write.update.mode", "write.merge.mode")
+_DEFAULTS = {
+    "format-version": "2",
+    "write.format.default": "parquet",
+    # Only rewritten files can be told apart by row: the change scan refuses delete files.
+    **dict.fromkeys(_MODES, "copy-on-write"),
+    # A commit on top of another writer's is never made unseen: look what has landed, then try again.
+    "commit.retry.num-retries": "0",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+
+_TRANSFORMS = {
+    "date": "day",
+    "day": "day",
+    "days": "day",
+    "hour": "hour",
+    "hours": "hour",
+    "month": "month",
+    "months": "month",
+    "year": "year",
+    "years": "year",
+    "bucket": "bucket",
+    "truncate": "truncate",
+    "identity": "identity",
+}
+_WIDTH = re.compile(r"(bucket|truncate)\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One field of a partition spec."""
+
+    transform: str
+    column: str
+    width: int | None = None
+
+    @property
+    def arguments(self) -> tuple[str] | tuple[str, int]:
+        return (self.column,) if self.width is None else (self.column, self.width)
+
+
+def properties(schema: StructType, layout: Layout) -> dict[str, str]:
+    """The table properties that make a layout so; the user's `options` win."""
+    parquet = layout.parquet
+    found = {**_DEFAULTS, LAYOUT: layout.model_dump_json(exclude_defaults=True)}
+    if parquet.compression is not None:
+        found["write.parquet.compression-codec"] = _CODECS.get(parquet.compression, parquet.compression)
+    if parquet.row_group_size is not None:
+        found["write.parquet.row-group-size-bytes"] = str(parquet.row_group_size)
+    if parquet.dictionary is not None:
+        found["parquet.enable.dictionary"] = str(parquet.dictionary).lower()
+    if parquet.bloom_filter:
+        found["write.parquet.bloom-filter-max-bytes"] = str(BLOOM_BYTES)
+    for name in parquet.bloom_filter:
+        found[f"write.parquet.bloom-filter-enabled.column.{name}"] = "true"
+    if parquet.statistics is not None:
+        for path in _leaves(schema):
+            found[f"write.parquet.stats-enabled.column.{path}"] = str(parquet.statistics).lower()
+    if layout.target_file_size is not None:
+        found["write.target-file-size-bytes"] = str(layout.target_file_size)
+    return {**found, **layout.options}
+
+
+def layout_of(metadata: Metadata) -> Layout:
+    """The layout a table was made with; a foreign table's as its own metadata tells it."""
+    told = metadata.properties.get(LAYOUT)
+    if told is not None:
+        return Layout.model_validate_json(told)
+    found = metadata.properties
+    names = {f["id"]: f["name"] for f in metadata.fields(None)}
+    codec = found.get("write.parquet.compression-codec")
+    codec = {theirs: ours for ours, theirs in _CODECS.items()}.get(codec or "", codec)
+    size = found.get("write.target-file-size-bytes")
+    return Layout(
+        keys=metadata.identifier_columns(),
+        partition_by=tuple(_shown(field, names) for field in metadata.spec() if field["transform"] != "void"),
+        target_file_size=int(size) if size else None,
+        parquet=ParquetOptions.model_validate({"compression": codec}),
+    )
+
+
+def _shown(field: dict[str, Any], names: dict[int, str]) -> str:
+    column, transform = names.get(field["source-id"], field["name"]), str(field["transform"])
+    sized = _WIDTH.fullmatch(transform)
+    if sized:
+        return f"{sized[1]}({sized[2]}, {column})"
+    return column if transform == "identity" else f"{transform}({column})"
+
+
+def _leaves(schema: StructType) -> Iterator[str]:
+    for f in schema.fields:
+        yield from _leaves_of(f.dataType, f.name)
+
+
+def _leaves_of(data_type: DataType, path: str) -> Iterator[str]:
+    if isinstance(data_type, StructType):
+        for f in data_type.fields:
+            yield from _leaves_of(f.dataType, f"{path}.{f.name}")
+    elif isinstance(data_type, ArrayType):
+        yield from _leaves_of(data_type.elementType, f"{path}.element")
+    elif isinstance(data_type, MapType):
+        yield from _leaves_of(data_type.keyType, f"{path}.key")
+        yield from _leaves_of(data_type.valueType, f"{path}.value")
+    else:
+        yield path
+
+
+# --- partitions
+
+
+def partitions(schema: StructType, partition_by: Sequence[str]) -> list[Partition]:
+    """What `partition_by` says: columns, and expressions such as `date(ts)` or `bucket(8, id)`."""
+    found = [_partition(text) for text in partition_by]
+    for partition in found:
+        if partition.column not in schema.names:
+            raise UsageError(
+                Code.INVALID_VALUE,
+                f"partition_by: no column '{partition.column}'",
+                hint=did_you_mean(partition.column, schema.names),
+            )
+    return found
+
+
+def _partition(text: str) -> Partition:
+    called = TRANSFORM.match(text)
+    if called is None:
+        return Partition("identity", text)
+    name, arguments = called[1].lower(), [argument.strip() for argument in called[2].split(",")]
+    transform = _TRANSFORMS.get(name)
+    if transform is None:
+        raise UsageError(
+            Code.INVALID_VALUE,
+            f"partition_by: Iceberg has no expression '{name}'",
+            hint=did_you_mean(name, _TRANSFORMS),
+        )
+    widths = [argument for argument in arguments if argument.isdigit()]
+    columns = [argument.strip("`") for argument in arguments if not argument.isdigit()]
+    sized = transform in ("bucket", "truncate")
+    if len(columns) != 1 or len(widths) != int(sized):
+        form = f"{name}(8, column)" if sized else f"{name}(column)"
+        raise UsageError(Code.INVALID_VALUE, f"partition_by: '{text}' should be {form}")
+    return Partition(transform, columns[0], int(widths[0]) if sized else None)
+
+
+def java_spec(jvm: Any, java_schema: Any, wanted: Sequence[Partition]) -> Any:
+    """A new table's partition spec."""
+    builder = jvm.org.apache.iceberg.PartitionSpec.builderFor(java_schema)
+    for partition in wanted:
+        getattr(builder, partition.transform)(*partition.arguments)
+    return builder.build()
+
+
+def respec(jvm: Any, update: Any, metadata: Metadata, wanted: Sequence[Partition]) -> None:
+    """Turn the present spec into another: what both have stays as it is."""
+    names = {f["id"]: f["name"] for f in metadata.fields(None)}
+    present = {_partition(_shown(f, names)): f["name"] for f in metadata.spec() if f["transform"] != "void"}
+    kept = set(wanted)
+    for partition, field in present.items():
+        if partition not in kept:
+            update.removeField(field)
+    expressions = jvm.org.apache.iceberg.expressions.Expressions
+    for partition in wanted:
+        if partition not in present and partition.transform == "identity":
+            update.addField(partition.column)
+        elif partition not in present:
+            update.addField(getattr(expressions, partition.transform)(*partition.arguments))

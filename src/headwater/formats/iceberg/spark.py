@@ -1,0 +1,249 @@
+"""An Iceberg table through Spark."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from headwater.errors import Code, IntegrityError, UsageError
+from headwater.formats.base import Address, Format, SparkTable, Surroundings
+from headwater.formats.feed import drop_feeds, open_feed
+from headwater.formats.frames import Retype, can_widen, cannot_retype, quoted, schema_changes
+from headwater.formats.iceberg import changes, maintenance
+from headwater.formats.iceberg.format import ICEBERG
+from headwater.formats.iceberg.java import JavaTable, committing
+from headwater.formats.iceberg.layout import LAYOUT, java_spec, layout_of, partitions, properties, respec
+from headwater.formats.iceberg.metadata import MARK, Metadata
+from headwater.formats.iceberg.names import table_name
+from headwater.formats.stats import table_stats
+from headwater.model import DELETED, At, Commit, DataFile, Mark, TableStats, Version
+from headwater.spec import Layout
+
+
+class IcebergTable(SparkTable):
+    """Data goes through Spark; what the metadata tells and holds goes through Iceberg's Java API."""
+
+    def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
+        super().__init__(spark, address, around)
+        self.name = table_name(address)
+        self._java = JavaTable(spark, self.name, around)
+
+    @property
+    def format(self) -> Format:
+        return ICEBERG
+
+    def exists(self) -> bool:
+        return self._java.exists()
+
+    def schema(self) -> StructType:
+        return self._java.spark_schema(self._java.load().schema())
+
+    def layout(self) -> Layout:
+        return layout_of(self._java.metadata())
+
+    def _create(self, schema: StructType, layout: Layout) -> None:
+        wanted = partitions(schema, layout.partition_by)
+        java_schema = self._java.java_schema(schema)
+        with _partitioning(layout.partition_by):
+            spec = java_spec(self._java.jvm, java_schema, wanted)
+        self._java.create(java_schema, spec, properties(schema, layout))
+
+    def drop(self) -> None:
+        drop_feeds(self)
+        if not self.exists():
+            return
+        metadata = self._java.metadata()
+        self._java.drop()
+        if LAYOUT in metadata.properties:
+            self._java.delete_folder(metadata.location)
+
+    # --- writing
+
+    def _append(self, df: DataFrame, mark: Mark | None) -> Version:
+        self._java.open_in(df.sparkSession)
+        writer = df.writeTo(self.name.sql()).options(**_write_options(mark))
+        return self._committed(mark, writer.append)
+
+    def _replace(self, df: DataFrame, mark: Mark | None) -> Version:
+        self._java.open_in(df.sparkSession)
+        writer = df.writeTo(self.name.sql()).options(**_write_options(mark))
+        return self._committed(mark, lambda: writer.overwrite(F.lit(True)))
+
+    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: Mark | None) -> Version:
+        self._java.open_in(df.sparkSession)
+        source = f"upsert_{uuid.uuid4().hex}"
+        statement = _merge(self.name.sql(), source, [name for name in df.columns if name != DELETED], keys)
+        df.createOrReplaceTempView(source)
+
+        def merge() -> object:
+            return df.sparkSession.sql(statement)
+
+        try:
+            if mark is None:
+                return self._committed(mark, merge)
+            return self._committed(mark, lambda: self._java.with_properties({MARK: mark.to_json()}, merge))
+        finally:
+            df.sparkSession.catalog.dropTempView(source)
+
+    def _committed(self, mark: Mark | None, write: Callable[[], object]) -> Version:
+        with committing(self.name):
+            write()
+        metadata = self._java.metadata()
+        if mark is not None:
+            version = metadata.landed(mark)
+        else:
+            version = metadata.current.id if metadata.current else None
+        if version is None:
+            raise IntegrityError(Code.TABLE_CORRUPT, f"a commit to {self.address} does not show in its snapshots")
+        return version
+
+    def _landed(self, mark: Mark) -> Version | None:
+        return self._java.metadata().landed(mark)
+
+    # --- reading
+
+    def version(self) -> Version | None:
+        current = self._java.metadata().current
+        return current.id if current else None
+
+    def version_at(self, at: At) -> Version:
+        return self._known(self._java.metadata(), at)
+
+    def _known(self, metadata: Metadata, at: At) -> Version:
+        found = metadata.find(at)
+        if found is None:
+            raise self._no_such_version(at)
+        return found
+
+    def _read(self, version: Version | None) -> DataFrame:
+        if version is not None:
+            return self.at(self._java.metadata(), version)
+        current = self._java.metadata().current
+        if current is None:
+            return self.spark.createDataFrame([], self.schema())
+        return self.scan({"snapshot-id": current.id})
+
+    def at(self, metadata: Metadata, version: Version) -> DataFrame:
+        """The rows of a version under the schema that it had; the latest has the table's own."""
+        if metadata.schema_at(version) == metadata.schema_id:
+            return self.scan({"snapshot-id": version})
+        return self.scan({}, f"snapshot_id_{version}")
+
+    def scan(self, options: Mapping[str, object], *metadata_table: str) -> DataFrame:
+        """Rows under the present schema, or a metadata table; an option `snapshot-id` pins the version."""
+        reader = self.spark.read
+        for key, value in options.items():
+            reader = reader.option(key, str(value))
+        return reader.table(self.name.sql(*metadata_table))
+
+    def _changes(self, start: Version | None, end: Version) -> DataFrame:
+        metadata = self._java.metadata()
+        for version in (start, end):
+            if version is not None:
+                self._known(metadata, version)
+        return changes.changes(self, metadata, start, end)
+
+    def history(self, limit: int | None = None) -> list[Commit]:
+        return [snapshot.commit() for snapshot in self._java.metadata().lineage()][:limit]
+
+    def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
+        # Iceberg's own source fails after a MERGE, and after an expiry a new query silently lacks what was
+        # expired; which of the two a query will meet can't be known when it starts.
+        return open_feed(self, changes=changes, start=start, consumer=consumer)
+
+    # --- evolving and looking after
+
+    def _evolve(self, schema: StructType) -> None:
+        present = self.schema()
+        java_schema = self._java.java_schema(schema)
+        # Through Iceberg's types and back: it keeps a smallint as an int.
+        wanted = self._java.spark_schema(java_schema)
+        pending = list(schema_changes(present, wanted))
+        for change in pending:
+            if isinstance(change, Retype) and not can_widen(self.format, change.old, change.new):
+                raise cannot_retype(self.format, self.address, change)
+        if not pending:
+            return
+        with committing(self.name):
+            transaction = self._java.load().newTransaction()
+            transaction.updateSchema().caseSensitive(False).unionByNameWith(java_schema).commit()
+            layout = self.layout()
+            if layout.parquet.statistics is not None:  # they are switched column by column
+                update = transaction.updateProperties()
+                for key, value in properties(wanted, layout).items():
+                    if ".stats-enabled.column." in key:
+                        update = update.set(key, value)
+                update.commit()
+            transaction.commitTransaction()
+
+    def _repartition(self, partition_by: Sequence[str]) -> None:
+        metadata = self._java.metadata()
+        wanted = partitions(self.schema(), partition_by)
+        layout = layout_of(metadata).model_copy(update={"partition_by": tuple(partition_by)})
+        with committing(self.name):
+            transaction = self._java.load().newTransaction()
+            update = transaction.updateSpec()
+            with _partitioning(partition_by):
+                respec(self._java.jvm, update, metadata, wanted)
+                update.commit()
+            text = layout.model_dump_json(exclude_defaults=True)
+            transaction.updateProperties().set(LAYOUT, text).commit()
+            transaction.commitTransaction()
+
+    def _compact(self, target_file_size: int) -> None:
+        with committing(self.name):
+            maintenance.compact(self._java, target_file_size)
+
+    def _cluster(self, columns: Sequence[str]) -> None:
+        with committing(self.name):
+            maintenance.cluster(self._java, columns)
+
+    def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
+        with committing(self.name):
+            return maintenance.expire(self._java, older_than, keep)
+
+    def _files(self, version: Version | None) -> list[DataFile]:
+        metadata = self._java.metadata()
+        version = version or (metadata.current.id if metadata.current else None)
+        return [] if version is None else maintenance.files(self, metadata, version)
+
+    def _stats(self) -> TableStats:
+        metadata = self._java.metadata()
+        current = metadata.current
+        return table_stats(self, maintenance.column_bytes(self, metadata, current.id) if current else {})
+
+
+def _write_options(mark: Mark | None) -> dict[str, str]:
+    return {} if mark is None else {f"snapshot-property.{MARK}": mark.to_json()}
+
+
+def _merge(target: str, source: str, columns: Sequence[str], keys: Sequence[str]) -> str:
+    """Keys are compared so that NULL equals NULL; a delete of a key that is not there does nothing."""
+    on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in keys)
+    names = ", ".join(quoted(name) for name in columns)
+    values = ", ".join(f"s.{quoted(name)}" for name in columns)
+    updates = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in columns)
+    gone = f"s.{quoted(DELETED)}"
+    return (
+        f"MERGE INTO {target} t USING {quoted(source)} s ON {on} "
+        f"WHEN MATCHED AND {gone} THEN DELETE "
+        f"WHEN MATCHED THEN UPDATE SET {updates} "
+        f"WHEN NOT MATCHED AND NOT {gone} THEN INSERT ({names}) VALUES ({values})"
+    )
+
+
+@contextmanager
+def _partitioning(partition_by: Sequence[str]) -> Iterator[None]:
+    """Iceberg's reason why a column can't be partitioned so."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        message = f"partition_by: {', '.join(partition_by)}: {error.java_exception.getMessage()}"
+        raise UsageError(Code.INVALID_VALUE, message) from error

@@ -1,0 +1,90 @@
+"""Plain Parquet as data: append only, with versions from a log of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable, Surroundings
+from headwater.session import SessionNeeds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _needs(around: Surroundings) -> SessionNeeds:
+    return SessionNeeds()
+
+
+def _address(around: Surroundings, namespace: str, name: str) -> Address:
+    return Address(path=f"{around.warehouse.rstrip('/')}/{namespace}/{name}")
+
+
+def _spark(spark: SparkSession, address: Address, around: Surroundings) -> SparkTable:
+    from headwater.formats.parquet.spark import ParquetTable
+
+    return ParquetTable(spark, address, around)
+
+
+def _light(address: Address, around: Surroundings) -> LightTable:
+    from headwater.formats.parquet.light import LightParquetTable
+
+    return LightParquetTable(address, around)
+
+
+_APPEND_ONLY = "its files are only ever added to; Delta, Iceberg, Hudi and Paimon have it"
+
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_WIDENINGS = frozenset(
+    {(narrow, wide) for i, narrow in enumerate(_WHOLE) for wide in _WHOLE[i + 1 :]}
+    | {(narrow, "double") for narrow in ("tinyint", "smallint", "int", "float")}
+    | {("date", "timestamp_ntz"), ("decimal", "decimal")}
+)
+"""What a cast does without losing a bit: files are read in their own types, and rows cast."""
+
+PARQUET = Format(
+    name="parquet",
+    title="Parquet",
+    capabilities=frozenset(
+        {
+            Capability.APPEND,
+            Capability.TIME_TRAVEL,
+            Capability.CHANGES,
+            Capability.MARKS,
+            Capability.POSITIONS,
+            Capability.ADD_COLUMNS,
+            Capability.WIDEN_COLUMNS,
+            Capability.PARTITION,
+            Capability.COMPACT,
+            Capability.EXPIRE,
+            Capability.FILES,
+            Capability.STATS,
+            Capability.STREAM_READ,
+            Capability.STREAM_CHANGES,
+            Capability.STREAM_SINK,
+            Capability.ROW_GROUP_SIZE,
+            Capability.DICTIONARY,
+            Capability.BLOOM_FILTER,
+            Capability.TARGET_FILE_SIZE,
+            Capability.LIGHT_READ,
+        }
+    ),
+    codecs=frozenset({"none", "snappy", "gzip", "lz4", "zstd"}),
+    widenings=_WIDENINGS,
+    notes={
+        Capability.UPSERT: _APPEND_ONLY,
+        Capability.REPLACE: _APPEND_ONLY,
+        Capability.STREAM_UPSERT: _APPEND_ONLY,
+        Capability.CHANGES_MERGE_ON_READ: "it has no merge-on-read tables",
+        Capability.PARTITION: "an empty text in a partition column becomes NULL: no folder has that name",
+        Capability.PARTITION_TRANSFORMS: "its partitions are folders named after columns",
+        Capability.EVOLVE_PARTITIONING: "its partitions are folders named after columns",
+        Capability.CLUSTER: "it has no z-order of its own",
+        Capability.STATISTICS: "the Parquet writer of Spark 3.5 always writes statistics",
+        Capability.STREAM_READ: "through a feed: a copy of each version's rows beside the lake's state",
+        Capability.STREAM_CHANGES: "through a feed: a copy of each version's rows beside the lake's state",
+    },
+    needs=_needs,
+    address=_address,
+    spark=_spark,
+    light=_light,
+)

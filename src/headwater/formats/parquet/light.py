@@ -1,0 +1,67 @@
+"""A plain Parquet table without a JVM: the files that its log names, through pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headwater.errors import Code, TerminalError, did_you_mean
+from headwater.formats.base import Address, LightTable, Surroundings
+from headwater.formats.parquet.arrow import arrow_schema, conformed, from_text
+from headwater.formats.parquet.log import Log, LogFile
+from headwater.model import At, Version
+from headwater.storage import Files
+
+_BATCH = 64 * 1024
+
+
+class LightParquetTable(LightTable):
+    """Reads file by file, and brings each to the table's schema: columns added since, types widened since."""
+
+    def __init__(self, address: Address, around: Surroundings) -> None:
+        super().__init__(address, around)
+        if address.path is None:
+            raise TerminalError(Code.USAGE, f"a Parquet table has a path, not a name ({address})")
+        self._files = Files(address.path, around.storage)
+        self._log = Log(self._files)
+
+    def version(self) -> Version | None:
+        return self._log.latest().version if self._log.exists() else None
+
+    def version_at(self, at: At) -> Version:
+        return self._log.version_at(at)
+
+    def read(self, at: At | None = None, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        state = self._log.latest() if at is None else self._log.at(self.version_at(at))
+        schema = arrow_schema(state.schema)
+        if columns is not None:
+            schema = pa.schema([self._field(schema, name) for name in columns])
+        batches = (batch for file in state.files.values() for batch in self._batches(file, schema))
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def _field(self, schema: pa.Schema, name: str) -> pa.Field:
+        if name not in schema.names:
+            raise TerminalError(
+                Code.SCHEMA_MISMATCH,
+                f"{self.address} has no column '{name}'",
+                hint=did_you_mean(name, schema.names),
+            )
+        return schema.field(name)
+
+    def _batches(self, file: LogFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        with self._files.reading(file.path) as source:
+            found = pq.ParquetFile(source)
+            there = [name for name in schema.names if name in found.schema_arrow.names]
+            for batch in found.iter_batches(_BATCH, columns=there):
+                yield pa.RecordBatch.from_arrays([self._column(file, batch, field) for field in schema], schema=schema)
+
+    @staticmethod
+    def _column(file: LogFile, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        if field.name in file.partition:
+            value = from_text(file.partition[field.name], field.type)
+            return pa.repeat(value, batch.num_rows)
+        if field.name in batch.schema.names:
+            return conformed(batch.column(field.name), field.type)
+        return pa.nulls(batch.num_rows, field.type)

@@ -1,0 +1,234 @@
+"""A plain Parquet table through Spark: files that are only ever added to, and a log that names them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import datetime
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headwater.errors import Code, IntegrityError, TerminalError
+from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, SparkTable, Surroundings
+from headwater.formats.feed import drop_feeds, open_feed
+from headwater.formats.footers import column_bytes
+from headwater.formats.frames import Retype, can_widen, cannot_retype, schema_changes, signed
+from headwater.formats.parquet import log as entries
+from headwater.formats.parquet import maintenance
+from headwater.formats.parquet.format import PARQUET
+from headwater.formats.parquet.log import Entry, Log, LogFile, State, commit_time
+from headwater.formats.parquet.reading import read_files
+from headwater.formats.parquet.schemas import as_json, check_schema, evolved, loosened, schema_of
+from headwater.formats.parquet.staging import Attempt, clear, step_label
+from headwater.formats.stats import table_stats
+from headwater.model import At, Commit, DataFile, Mark, TableStats, Version
+from headwater.spec import Layout
+from headwater.storage import Files
+
+_TOO_LARGE = 1.5
+_JOINS_PER_WRITE = 50
+
+
+class ParquetTable(SparkTable):
+    """By path. Version 0 is the table as created; every entry of its log is a version."""
+
+    def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
+        super().__init__(spark, address, around)
+        if address.path is None:
+            raise TerminalError(Code.USAGE, f"a Parquet table has a path, not a name ({address})")
+        self._files_of_table = Files(address.path, around.storage)
+        self._log = Log(self._files_of_table)
+
+    @property
+    def format(self) -> Format:
+        return PARQUET
+
+    # --- being there
+
+    def exists(self) -> bool:
+        return self._log.exists()
+
+    def _create(self, schema: StructType, layout: Layout) -> None:
+        check_schema(schema, layout)
+        attempt = Attempt(self._files_of_table, "create")
+        entry = Entry(
+            version=0,
+            committed_at=commit_time(None),
+            operation=entries.CREATE,
+            attempt=attempt.token,
+            schema=as_json(loosened(schema)),
+            layout=layout.model_dump(mode="json"),
+        )
+        self._log.commit(entry, None)
+
+    def drop(self) -> None:
+        drop_feeds(self)
+        self._files_of_table.delete()
+
+    def schema(self) -> StructType:
+        return schema_of(self._log.latest())
+
+    def layout(self) -> Layout:
+        return Layout.model_validate(self._log.latest().layout)
+
+    # --- writing
+
+    def _append(self, df: DataFrame, mark: Mark | None) -> Version:
+        clear(self._files_of_table, self._log)
+        state = self._log.latest()
+        layout = Layout.model_validate(state.layout)
+        target = layout.target_file_size or DEFAULT_FILE_SIZE
+        attempt = Attempt(self._files_of_table, step_label(mark))
+        usual = [file for file in state.files.values() if file.bytes >= target / 4]
+        attempt.write(df, layout, state.generation, _rows_in(target, usual))
+        if any(file.bytes > target * _TOO_LARGE for file in attempt.staged):
+            again = read_files(self.spark, self._files_of_table, state, attempt.staged, attempt.data)
+            attempt.write(again, layout, state.generation, _rows_in(target, attempt.staged))
+        return self._publish(state, attempt, entries.APPEND, mark=mark)
+
+    def _publish(
+        self,
+        state: State,
+        attempt: Attempt,
+        operation: str,
+        *,
+        mark: Mark | None = None,
+        removed: Iterable[str] = (),
+    ) -> Version:
+        """Files into place, then the entry, with which the version is there."""
+        version = state.version + 1
+        added = attempt.publish(version)
+        entry = Entry(version, commit_time(state), operation, attempt.token, mark, added=added, removed=tuple(removed))
+        self._log.commit(entry, state)
+        attempt.over()
+        return version
+
+    def _landed(self, mark: Mark) -> Version | None:
+        return self._log.landed(mark)
+
+    # --- reading
+
+    def version(self) -> Version | None:
+        return self._log.latest().version if self.exists() else None
+
+    def version_at(self, at: At) -> Version:
+        return self._log.version_at(at)
+
+    def _state(self, version: Version | None) -> State:
+        return self._log.latest() if version is None else self._log.at(version)
+
+    def _read(self, version: Version | None) -> DataFrame:
+        state = self._state(version)
+        return read_files(self.spark, self._files_of_table, state, state.files.values())
+
+    def _changes(self, start: Version | None, end: Version) -> DataFrame:
+        state = self._log.at(end)
+        if start is None:
+            chosen = list(state.files.values())
+        else:
+            # What compaction writes is not new; what it took away since is still there while `start` is.
+            appends = [e for e in self._log.between(start, end) if e.operation == entries.APPEND]
+            chosen = [file for entry in appends for file in entry.added]
+        return signed(read_files(self.spark, self._files_of_table, state, chosen), 1)
+
+    def history(self, limit: int | None = None) -> list[Commit]:
+        newest_first = self._log.versions()[::-1][:limit]
+        return [_commit(e) for v in newest_first if (e := self._log.entry(v)) is not None]
+
+    def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
+        return open_feed(self, changes=changes, start=start, consumer=consumer)
+
+    # --- evolving and looking after
+
+    def _evolve(self, schema: StructType) -> None:
+        state = self._log.latest()
+        new = schema_of(state)
+        operation = entries.ADD_COLUMNS
+        changes = list(schema_changes(new, schema))
+        for change in changes:
+            if isinstance(change, Retype):
+                if not can_widen(self.format, change.old, change.new):
+                    raise cannot_retype(self.format, self.address, change)
+                operation = entries.WIDEN
+        if not changes:
+            return
+        new = loosened(evolved(new, schema))
+        check_schema(new, Layout.model_validate(state.layout))
+        entry = Entry(
+            state.version + 1,
+            commit_time(state),
+            operation,
+            Attempt(self._files_of_table, "evolve").token,
+            schema=as_json(new),
+        )
+        self._log.commit(entry, state)
+
+    def _compact(self, target_file_size: int) -> None:
+        clear(self._files_of_table, self._log)
+        state = self._log.latest()
+        plan = maintenance.plan_compaction(state.files.values(), target_file_size)
+        layout = Layout.model_validate(state.layout)
+        for first in range(0, len(plan.joins), _JOINS_PER_WRITE):
+            groups = plan.joins[first : first + _JOINS_PER_WRITE]
+            frames = [read_files(self.spark, self._files_of_table, state, group).coalesce(1) for group in groups]
+            merged = [file for group in groups for file in group]
+            state = self._rewrite(state, reduce(DataFrame.union, frames), merged, layout, None)
+        if plan.cuts:
+            df = read_files(self.spark, self._files_of_table, state, plan.cuts)
+            self._rewrite(state, df, plan.cuts, layout, _rows_in(target_file_size, plan.cuts))
+
+    def _rewrite(
+        self,
+        state: State,
+        df: DataFrame,
+        old: Iterable[LogFile],
+        layout: Layout,
+        max_rows: int | None,
+    ) -> State:
+        attempt = Attempt(self._files_of_table, f"compact-{state.version + 1}")
+        attempt.write(df, layout, state.generation, max_rows)
+        before = sum(file.rows for file in old)
+        after = sum(file.rows for file in attempt.staged)
+        if before != after:
+            attempt.over()
+            raise IntegrityError(
+                Code.TABLE_CORRUPT,
+                f"compacting {self.address} would make {after} rows of {before}; it was left as it is",
+            )
+        self._publish(state, attempt, entries.COMPACT, removed=[file.path for file in old])
+        return self._log.latest()
+
+    def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
+        clear(self._files_of_table, self._log)
+        return maintenance.expire(self._files_of_table, self._log, older_than, keep)
+
+    def _files(self, version: Version | None) -> list[DataFile]:
+        return [
+            DataFile(self._files_of_table.join(file.path), file.bytes, file.rows, file.partition)
+            for file in self._state(version).files.values()
+        ]
+
+    def _stats(self) -> TableStats:
+        paths = list(self._log.latest().files)
+        return table_stats(self, column_bytes(self._files_of_table, paths))
+
+
+def _rows_in(target: int, files: Iterable[LogFile]) -> int | None:
+    """How many rows make a file of that size, going by these files."""
+    measured = list(files)
+    rows, size = sum(file.rows for file in measured), sum(file.bytes for file in measured)
+    return max(1, math.ceil(rows * target / size)) if rows and size else None
+
+
+def _commit(entry: Entry) -> Commit:
+    appended = entry.operation == entries.APPEND
+    return Commit(
+        version=entry.version,
+        committed_at=entry.committed_at,
+        operation=entry.operation,
+        rows_added=sum(file.rows for file in entry.added) if appended else 0,
+        rows_removed=0,
+        mark=entry.mark,
+    )

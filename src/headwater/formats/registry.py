@@ -1,0 +1,16 @@
+"""The table formats: one line each."""
+
+from __future__ import annotations
+
+from headwater.errors import Code
+from headwater.formats.base import Format
+from headwater.formats.delta.format import DELTA
+from headwater.formats.hudi.format import HUDI
+from headwater.formats.iceberg.format import ICEBERG
+from headwater.formats.paimon.format import PAIMON
+from headwater.formats.parquet.format import PARQUET
+from headwater.registry import Registry
+
+FORMATS: Registry[Format] = Registry("format", "headwater.formats", Code.UNKNOWN_FORMAT)
+for _format in (DELTA, ICEBERG, HUDI, PAIMON, PARQUET):
+    FORMATS.add(_format.name, _format)

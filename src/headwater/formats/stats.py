@@ -1,0 +1,57 @@
+"""Column statistics of any format: one scan for what only rows can tell, the footers for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
+
+from headwater.formats.footers import column_bytes
+from headwater.formats.frames import column
+from headwater.model import ColumnStats, TableStats
+from headwater.storage import Files
+
+if TYPE_CHECKING:
+    from headwater.formats.base import SparkTable
+
+
+def table_stats(table: SparkTable, sizes: Mapping[str, int] | None = None) -> TableStats:
+    """Exact rows, nulls, min and max of the latest version, an estimate of distinct values.
+
+    `sizes` are the columns' bytes where the table's own metadata has them; else the footers tell.
+    """
+    files = table.files()
+    fields = table.schema().fields
+    wanted: list[Column] = [F.count(F.lit(1)).alias("rows")]
+    for i, f in enumerate(fields):
+        wanted.append(F.count(F.when(column(f.name).isNull(), 1)).alias(f"nulls_{i}"))
+        if _comparable(f.dataType):
+            wanted.append(F.approx_count_distinct(column(f.name)).alias(f"distinct_{i}"))
+            wanted.append(F.min(column(f.name)).alias(f"min_{i}"))
+            wanted.append(F.max(column(f.name)).alias(f"max_{i}"))
+    found = table.read().agg(*wanted).first()
+    assert found is not None
+    values = found.asDict()
+    if sizes is None:
+        lake = Files(table.around.warehouse, table.around.storage)
+        sizes = column_bytes(lake, [file.path for file in files])
+    columns = tuple(
+        ColumnStats(
+            column=f.name,
+            type=f.dataType.simpleString(),
+            nulls=values[f"nulls_{i}"],
+            distinct=values.get(f"distinct_{i}"),
+            min=values.get(f"min_{i}"),
+            max=values.get(f"max_{i}"),
+            bytes=sizes.get(f.name),
+        )
+        for i, f in enumerate(fields)
+    )
+    return TableStats(values["rows"], sum(file.bytes for file in files), len(files), columns)
+
+
+def _comparable(data_type: DataType) -> bool:
+    return not isinstance(data_type, (StructType, ArrayType, MapType, BinaryType))

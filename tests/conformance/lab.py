@@ -1,0 +1,107 @@
+"""What every conformance test works with: tables of one format, and exact comparison of rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType, _parse_datatype_string
+
+from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable, Surroundings
+from headwater.model import DELETED, WEIGHT
+from headwater.spec import Layout, ParquetOptions
+
+_numbers = itertools.count()
+
+PEOPLE = "id int, name string, amount decimal(12,2)"
+
+
+def schema(ddl: str) -> StructType:
+    parsed = _parse_datatype_string(ddl)
+    assert isinstance(parsed, StructType)
+    return parsed
+
+
+@dataclass
+class Lab:
+    """Makes tables of one format; `pretended` capabilities are claimed though the format does not state them."""
+
+    spark: SparkSession
+    around: Surroundings
+    fmt: Format
+    pretended: frozenset[Capability] = frozenset()
+    made: list[SparkTable] = field(default_factory=list)
+
+    def pretend(self, capability: Capability) -> None:
+        self.pretended = self.pretended | {capability}
+
+    def address(self) -> Address:
+        return self.fmt.address(self.around, "tables", f"conformance_{self.fmt.name}_{next(_numbers)}")
+
+    def table(
+        self,
+        ddl: str = PEOPLE,
+        *,
+        keys: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        z_order_by: Sequence[str] = (),
+        target_file_size: int | None = None,
+        parquet: ParquetOptions | None = None,
+        options: dict[str, str] | None = None,
+    ) -> SparkTable:
+        """A new table, created."""
+        layout = Layout(
+            keys=tuple(keys),
+            partition_by=tuple(partition_by),
+            z_order_by=tuple(z_order_by),
+            target_file_size=target_file_size,
+            parquet=parquet or ParquetOptions(),
+            options=options or {},
+        )
+        table = self.open(self.address())
+        table.create(schema(ddl), layout)
+        self.made.append(table)
+        return table
+
+    def open(self, address: Address) -> SparkTable:
+        """A handle of its own on a table, as another process would have."""
+        table = self.fmt.spark(self.spark, address, self.around)
+        if self.pretended:
+            claimed = replace(self.fmt, capabilities=self.fmt.capabilities | self.pretended)
+            table.__class__ = type("Pretender", (type(table),), {"format": claimed})
+        return table
+
+    def light(self, table: SparkTable) -> LightTable:
+        assert self.fmt.light is not None
+        return self.fmt.light(table.address, self.around)
+
+    def frame(self, rows: Iterable[tuple[Any, ...]], ddl: str = PEOPLE) -> DataFrame:
+        return self.spark.createDataFrame(list(rows), schema(ddl))
+
+    def deletes(self, rows: Iterable[tuple[Any, ...]], ddl: str = PEOPLE) -> DataFrame:
+        """Rows of an upsert: the last value of each says whether its key is deleted."""
+        return self.frame(rows, f"{ddl}, {DELETED} boolean")
+
+
+def rows(df: DataFrame) -> Counter[str]:
+    """The rows as a multiset; a row is shown with its columns in order."""
+    return Counter(repr(tuple(row)) for row in df.collect())
+
+
+def weighed(df: DataFrame) -> Counter[str]:
+    """Signed changes summed by row, zeroes left out."""
+    columns = [name for name in df.columns if name != WEIGHT]
+    total: Counter[str] = Counter()
+    for row in df.collect():
+        total[repr(tuple(row[name] for name in columns))] += row[WEIGHT]
+    return Counter({row: weight for row, weight in total.items() if weight})
+
+
+def difference(old: Counter[str], new: Counter[str]) -> Counter[str]:
+    """The signed changes between two states, by plain counting."""
+    keys = set(old) | set(new)
+    return Counter({key: new[key] - old[key] for key in keys if new[key] != old[key]})

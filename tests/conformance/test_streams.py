@@ -1,0 +1,130 @@
+"""Every table as a Structured Streaming source and as an exactly-once sink."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame
+
+from headwater.formats.base import Capability
+from headwater.formats.sink import sink
+from tests.conformance.lab import PEOPLE, Lab, rows
+
+ANN = (1, "Ann", Decimal("10.50"))
+BOB = (2, "Bob", None)
+CYD = (3, "Cyd", None)
+
+
+@pytest.mark.capability(Capability.STREAM_READ, given=[Capability.APPEND])
+def test_a_stream_gives_each_row_once_through_restarts(lab: Lab, tmp_path: Path) -> None:
+    table = lab.table()
+    table.append(lab.frame([ANN]))
+    seen: Counter[str] = Counter()
+    for new in ([], [BOB], [], [CYD, ANN]):
+        if new:
+            table.append(lab.frame(new))
+        seen += _drain(lab.open(table.address).read_stream(consumer="t"), tmp_path)
+    assert seen == rows(lab.frame([ANN, BOB, CYD, ANN]))
+
+
+@pytest.mark.capability(Capability.STREAM_READ, given=[Capability.APPEND])
+def test_a_stream_may_start_after_a_version(lab: Lab, tmp_path: Path) -> None:
+    table = lab.table()
+    first = table.append(lab.frame([ANN]))
+    table.append(lab.frame([BOB]))
+    assert _drain(table.read_stream(start=first, consumer="t"), tmp_path) == rows(lab.frame([BOB]))
+
+
+@pytest.mark.capability(Capability.STREAM_READ, given=[Capability.UPSERT])
+def test_a_stream_goes_on_after_an_upsert(lab: Lab, tmp_path: Path) -> None:
+    table = lab.table(keys=["id"])
+    table.upsert(lab.frame([ANN, BOB]))
+    assert _drain(table.read_stream(consumer="t"), tmp_path) == rows(lab.frame([ANN, BOB]))
+    new_bob = (2, "Bobby", Decimal(1))
+    table.upsert(lab.deletes([(*new_bob, False), (*CYD, False), (1, None, None, True)]))
+    assert _drain(lab.open(table.address).read_stream(consumer="t"), tmp_path) == rows(lab.frame([new_bob, CYD]))
+
+
+@pytest.mark.capability(Capability.STREAM_CHANGES, given=[Capability.UPSERT])
+def test_a_stream_of_changes_sums_up_to_the_table(lab: Lab, tmp_path: Path) -> None:
+    table = lab.table(keys=["id"])
+    table.upsert(lab.frame([ANN, BOB]))
+    total: Counter[str] = Counter()
+    _add(total, _drain(table.read_stream(changes=True, consumer="c"), tmp_path))
+    table.upsert(lab.deletes([(1, None, None, True), (2, "Bobby", None, False)]))
+    table.upsert(lab.frame([CYD]))
+    _add(total, _drain(lab.open(table.address).read_stream(changes=True, consumer="c"), tmp_path))
+    assert Counter({k: v for k, v in total.items() if v}) == rows(table.read())
+
+
+@pytest.mark.capability(Capability.STREAM_SINK, given=[Capability.APPEND, Capability.MARKS])
+def test_a_sink_takes_each_batch_once(lab: Lab, tmp_path: Path) -> None:
+    source, target = tmp_path / "in", lab.table()
+    _feed(lab, source, [ANN], tmp_path / "sink")
+    _run_sink(lab, source, target, tmp_path / "sink", "append")
+    _forget_last_batch(tmp_path / "sink")  # as if killed after the table's commit, before the checkpoint's
+    _run_sink(lab, source, target, tmp_path / "sink", "append")
+    _feed(lab, source, [BOB], tmp_path / "sink")
+    _run_sink(lab, source, target, tmp_path / "sink", "append")
+    assert rows(target.read()) == rows(lab.frame([ANN, BOB]))
+    shutil.rmtree(tmp_path / "sink")  # a lost checkpoint starts again with batch 0, and must not be swallowed
+    _run_sink(lab, source, target, tmp_path / "sink", "append")
+    assert target.read().count() == 4
+
+
+@pytest.mark.capability(Capability.STREAM_UPSERT, given=[Capability.UPSERT, Capability.MARKS])
+def test_a_sink_upserts_by_key(lab: Lab, tmp_path: Path) -> None:
+    source, target = tmp_path / "in", lab.table(keys=["id"])
+    _feed(lab, source, [ANN, BOB], tmp_path / "sink")
+    _run_sink(lab, source, target, tmp_path / "sink", "upsert")
+    _feed(lab, source, [(2, "Bobby", None), CYD], tmp_path / "sink")
+    _run_sink(lab, source, target, tmp_path / "sink", "upsert")
+    assert rows(target.read()) == rows(lab.frame([ANN, (2, "Bobby", None), CYD]))
+
+
+def _drain(stream: DataFrame, folder: Path) -> Counter[str]:
+    """Run a query over what is there, with a checkpoint that the next call goes on from."""
+    found: Counter[str] = Counter()
+
+    def take(batch: DataFrame, _: int) -> None:
+        found.update(rows(batch))
+
+    query = (
+        stream.writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(folder / "reader"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return found
+
+
+def _add(total: Counter[str], batch: Counter[str]) -> None:
+    for row, times in batch.items():
+        *values, weight = eval(row, {"Decimal": Decimal})  # our own repr of a tuple
+        total[repr(tuple(values))] += weight * times
+
+
+def _feed(lab: Lab, folder: Path, new: list[tuple[object, ...]], checkpoint: Path) -> None:
+    lab.frame(new).coalesce(1).write.mode("append").parquet(str(folder))
+
+
+def _run_sink(lab: Lab, source: Path, target, checkpoint: Path, mode: str) -> None:  # type: ignore[no-untyped-def]
+    stream = lab.spark.readStream.schema(PEOPLE).parquet(str(source))
+    query = (
+        stream.writeStream.foreachBatch(sink(target, "conformance", mode=mode))
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def _forget_last_batch(checkpoint: Path) -> None:
+    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
