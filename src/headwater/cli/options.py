@@ -1,0 +1,11 @@
+"""The options that commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ProjectPath = Annotated[Path, typer.Option("--project", help="The project file or a folder below it.")]
+Target = Annotated[str | None, typer.Option("--target", help="The target whose overrides apply.")]

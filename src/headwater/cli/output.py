@@ -1,0 +1,142 @@
+"""The one place where commands render: tables for people, JSON for programs, errors for both.
+
+Results go to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headwater.errors import HeadwaterError, Problem
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_WIDE = 400
+"""Columns of a table that goes to a file or program."""
+
+
+def _out() -> Console:
+    return Console(width=None if sys.stdout.isatty() else _WIDE)
+
+
+def show_records(
+    records: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str = "nothing"
+) -> None:
+    """A list of like things: a table, or a JSON array."""
+    if as_json:
+        print_json(list(records))
+        return
+    if not records:
+        note(empty)
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        table.add_column(name, overflow="fold", justify="right" if _numeric(records, name) else "left")
+    for record in records:
+        table.add_row(*(escape(shown(record.get(name))) for name in columns))
+    _out().print(table)
+
+
+def show_record(record: Mapping[str, Any], *, as_json: bool) -> None:
+    """One thing with its properties."""
+    if as_json:
+        print_json(record)
+        return
+    grid = Table.grid(padding=(0, 2))
+    for key, value in record.items():
+        grid.add_row(f"[bold]{escape(key)}[/]", escape(shown(value)))
+    _out().print(grid)
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, default=plain, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """Something to know that is not the result."""
+    Console(stderr=True, soft_wrap=True).print(escape(text))
+
+
+def show_error(error: HeadwaterError, *, as_json: bool) -> None:
+    if as_json:
+        sys.stderr.write(json.dumps({"errors": [described(p) for p in error.problems]}, indent=2) + "\n")
+        return
+    for problem in error.problems:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error[/] {escape(str(problem))}")
+
+
+def described(problem: Problem) -> dict[str, Any]:
+    """A problem as programs read it."""
+    where = problem.where
+    return {
+        "code": str(problem.code),
+        "message": problem.message,
+        "file": where and where.file,
+        "line": where and where.line,
+        "path": where and where.path,
+        "hint": problem.hint,
+    }
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: times in ISO 8601 and UTC, decimals as text, bytes in base 64."""
+    if isinstance(value, datetime):
+        return (
+            (value if value.tzinfo else value.astimezone()).astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+        )
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(bytes(value)).decode("ascii")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable):
+        return list(value)
+    return str(value)
+
+
+def shown(value: Any) -> str:
+    """A value as people read it in a table."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.astimezone()
+        return aware.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S") + (
+            f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
+        )
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    if isinstance(value, (Mapping, list, tuple)):
+        return json.dumps(value, default=plain, ensure_ascii=False)
+    return str(plain(value))
+
+
+def _numeric(records: Sequence[Mapping[str, Any]], name: str) -> bool:
+    values = [record.get(name) for record in records]
+    return all(
+        value is None or (isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)) for value in values
+    )

@@ -1,0 +1,106 @@
+"""`headwater topic`: what is in the topics, and how it got there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headwater.cli.options import ProjectPath, Target
+from headwater.cli.output import AsJson, note, print_json, show_record, show_records
+from headwater.lake import Lake
+from headwater.model import WEIGHT, At, Commit
+from headwater.sql.rewrite import parse_time
+
+app = typer.Typer(help="The topics: what they hold, and how it got there.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The topic.")]
+
+
+@app.command("list")
+def list_(project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
+    """List the topics."""
+    with Lake.open(project, target) as lake:
+        columns = ["name", "from", "format", "location", "created_at", "description"]
+        show_records(lake.topics(), columns, as_json=as_json, empty="the project has no topics")
+
+
+@app.command()
+def describe(name: Name, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
+    """Show a topic: its columns, version and size."""
+    with Lake.open(project, target) as lake:
+        found = lake.topic(name).describe()
+    if as_json:
+        print_json(found)
+        return
+    columns = found.pop("columns")
+    show_record(found, as_json=False)
+    show_records(columns, ["name", "type"], as_json=False)
+
+
+@app.command()
+def history(
+    name: Name,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the newest ones.")] = None,
+    project: ProjectPath = Path(),
+    target: Target = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a topic's versions and what made each, newest first."""
+    with Lake.open(project, target) as lake:
+        commits = [described(commit) for commit in lake.topic(name).history(limit)]
+    columns = [
+        "version",
+        "committed_at",
+        "operation",
+        "rows_added",
+        "rows_removed",
+        "flow",
+        "epoch",
+        "step",
+        "positions",
+    ]
+    show_records(commits, columns, as_json=as_json)
+
+
+@app.command()
+def diff(
+    name: Name,
+    start: Annotated[str, typer.Argument(help="A version, or a time: 2026-10-17 12:00.")],
+    end: Annotated[str, typer.Argument(help="The later version or time.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows to show.")] = 100,
+    project: ProjectPath = Path(),
+    target: Target = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the rows that came (+1) and went (-1) between two versions or times."""
+    with Lake.open(project, target) as lake:
+        topic = lake.topic(name)
+        changes = topic.changes(topic.version_at(_at(start)), topic.version_at(_at(end)))
+        columns = [WEIGHT, *(column for column in changes.columns if column != WEIGHT)]
+        rows = [row.asDict(recursive=True) for row in changes.limit(limit + 1).collect()]
+    ordered = [{column: row[column] for column in columns} for row in rows[:limit]]
+    show_records(ordered, columns, as_json=as_json, empty="no row came or went")
+    if len(rows) > limit:
+        note(f"the first {limit} rows; --limit shows more")
+
+
+def described(commit: Commit) -> dict[str, Any]:
+    """A commit as `history` prints it."""
+    mark = commit.mark
+    return {
+        "version": commit.version,
+        "committed_at": commit.committed_at,
+        "operation": commit.operation,
+        "rows_added": commit.rows_added,
+        "rows_removed": commit.rows_removed,
+        "flow": mark and mark.flow,
+        "epoch": mark and mark.epoch,
+        "step": mark and mark.step,
+        "positions": dict(mark.positions) if mark else None,
+    }
+
+
+def _at(text: str) -> At:
+    return int(text) if text.isdigit() and len(text) != 4 else parse_time(text)
