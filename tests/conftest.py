@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from headwater.formats.base import Surroundings
 
+TINY = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+"""For queries over a handful of rows."""
+
 SEED = int(os.environ.get("HEADWATER_SEED", "20240229"))
 
 
@@ -50,6 +53,8 @@ def spark(around: Surroundings) -> Iterator[SparkSession]:
 
     needs = [format.needs(around) for format in FORMATS]
     with byte_bar("Fetching connectors") as progress:
-        session = open_session("tests", needs, SparkSpec(master="local[2]"), home=Path(around.home), progress=progress)
+        session = open_session(
+            "tests", needs, SparkSpec(master="local[2]", conf=TINY), home=Path(around.home), progress=progress
+        )
     yield session
     close_session(session)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import defaultdict
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +32,9 @@ SCHEMA = StructType(
     ]
 )
 
+_locks: defaultdict[Address, threading.Lock] = defaultdict(threading.Lock)
+"""All flows of a process write to the one table: one at a time."""
+
 
 class DeadLetters:
     """Kept in Delta by topic; an id is made of topic and position, so that a repeated step adds none."""
@@ -37,11 +42,10 @@ class DeadLetters:
     def __init__(self, spark: SparkSession, around: Surroundings) -> None:
         address = Address(path=f"{around.warehouse.rstrip('/')}/{PATH}")
         self._table: SparkTable = FORMATS.get("delta").spark(spark, address, around)
+        self._lock = _locks[address]
 
     def put(self, rejected: DataFrame, topic: str, source: str, mark: Mark) -> None:
         """Keep rows of `raw`, `position`, `reason` and `message`."""
-        if not self._table.exists():
-            self._table.create(SCHEMA, Layout(keys=("id",), partition_by=("topic",)))
         rows = rejected.select(
             F.sha2(F.concat_ws("\u0000", F.lit(topic), F.col("position")), 256).alias("id"),
             F.lit(topic).alias("topic"),
@@ -55,7 +59,10 @@ class DeadLetters:
             F.lit(mark.epoch).cast("long").alias("epoch"),
             F.lit(mark.step).cast("long").alias("step"),
         )
-        self._table.upsert(rows, mark)
+        with self._lock:
+            if not self._table.exists():
+                self._table.create(SCHEMA, Layout(keys=("topic", "id"), partition_by=("topic",)))
+            self._table.upsert(rows, mark)
 
     def list(self, topic: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """The newest first, without their bytes."""
@@ -67,6 +74,3 @@ class DeadLetters:
         columns = ["id", "topic", "reason", "message", "position", "at"]
         rows = found.orderBy(F.col("at").desc(), "position").limit(limit).select(*columns).collect()
         return [row.asDict() for row in rows]
-
-    def count(self, topic: str) -> int:
-        return self._table.read().where(F.col("topic") == topic).count() if self._table.exists() else 0

@@ -8,8 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from headwater.errors import ProjectError
-from headwater.formats.base import Capability, SparkTable
+from headwater.errors import Code, ProjectError, UsageError
+from headwater.formats.base import Address, Capability, SparkTable
 from headwater.model import At, Commit, Kind, Version
 from headwater.project.check import check_project
 from headwater.project.definition import Project
@@ -67,6 +67,12 @@ class Lake:
 
     def view(self, name: str) -> Relation:
         return Relation(self._warehouse, Kind.VIEW, name)
+
+    def foreign(self, format: str, *, path: str | None = None, table: str | None = None) -> SparkTable:
+        """Somebody else's table, by path or by name in a catalog: `foreign("iceberg", table="lake.sales.orders")`."""
+        if (path is None) == (table is None):
+            raise UsageError(Code.USAGE, "give the table's path or its name in a catalog, one of them")
+        return self._warehouse.foreign(format, Address(self.project.location(path) if path else None, table))
 
     def topics(self) -> list[dict[str, Any]]:
         """Every topic: where it comes from, where it is, and whether it has data."""

@@ -34,6 +34,7 @@ class Warehouse:
         self._started_spark = False
         self._state: State | None = None
         self._lock = threading.RLock()
+        self._foreign_formats: set[str] = set()
 
     @property
     def files(self) -> Files:
@@ -53,7 +54,7 @@ class Warehouse:
         with self._lock:
             if self._spark is None:
                 self._require_writable()
-                self._started_spark = not is_running()
+                self._started_spark = self._started_spark or not is_running()
                 with byte_bar("Fetching connectors") as progress:
                     self._spark = open_session(
                         f"headwater {self.project.name}",
@@ -66,7 +67,7 @@ class Warehouse:
 
     def needs(self) -> Iterable[SessionNeeds]:
         # Dead letters are kept in Delta whatever the project's own formats are.
-        names = {"delta", *(record.format for record in self.state.relations())}
+        names = {"delta", *self._foreign_formats, *(record.format for record in self.state.relations())}
         for kind in Kind:
             names.update(map(self.project.format_of, self.project.relations(kind).values()))
         stores = storage_needs(self.project.settings.storage, [self.around.warehouse])
@@ -123,6 +124,19 @@ class Warehouse:
             )
         return table
 
+    def foreign(self, format: str, address: Address) -> SparkTable:
+        """A handle on somebody else's table."""
+        found = FORMATS.get(format)
+        with self._lock:
+            if format not in self._foreign_formats:
+                self._foreign_formats.add(format)
+                self._spark = None  # the next session has what this format needs, or says what it lacks
+        activate(self.spark)
+        table = found.spark(self.spark, address, self.around)
+        if not table.exists():
+            raise UsageError(Code.NO_SUCH_RELATION, f"there is no {found.title} table at {address}")
+        return table
+
     def remember(self, kind: Kind, name: str) -> None:
         """Record a relation that has just been made."""
         address = self.address(kind, name)
@@ -146,7 +160,7 @@ class Warehouse:
         with self._lock:
             if self._spark is not None and self._started_spark:
                 close_session(self._spark)
-            self._spark = None
+            self._spark, self._started_spark = None, False
             if self._state is not None:
                 self._state.close()
                 self._state = None

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Context, Decimal
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType, _parse_datatype_string
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructType,
+    _parse_datatype_string,
+)
 
 from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable, Surroundings
 from headwater.model import DELETED, WEIGHT
@@ -80,11 +91,43 @@ class Lab:
         return self.fmt.light(table.address, self.around)
 
     def frame(self, rows: Iterable[tuple[Any, ...]], ddl: str = PEOPLE) -> DataFrame:
-        return self.spark.createDataFrame(list(rows), schema(ddl))
+        return local_frame(self.spark, rows, schema(ddl))
 
     def deletes(self, rows: Iterable[tuple[Any, ...]], ddl: str = PEOPLE) -> DataFrame:
         """Rows of an upsert: the last value of each says whether its key is deleted."""
         return self.frame(rows, f"{ddl}, {DELETED} boolean")
+
+
+def local_frame(spark: SparkSession, rows: Iterable[tuple[Any, ...]], wanted: StructType) -> DataFrame:
+    """Rows that lie in the JVM: a frame made from a list would ask a Python worker for them at every use."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(wanted.fields)
+    types = [to_arrow_type(f.dataType) for f in wanted.fields]
+    arrays = [
+        pa.array([_plain(value, f.dataType) for value in values], type_)
+        for values, f, type_ in zip(columns, wanted.fields, types, strict=True)
+    ]
+    batch = pa.RecordBatch.from_arrays(arrays, names=wanted.names)
+    with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
+        with pa.ipc.new_stream(file.name, batch.schema) as writer:
+            writer.write_batch(batch)
+        jvm: Any = spark._jvm
+        batches = jvm.PythonSQLUtils.readArrowStreamFromFile(file.name)
+        return DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, wanted.json(), spark._jsparkSession), spark)
+
+
+def _plain(value: Any, data_type: DataType) -> Any:
+    """A value as Arrow takes it: structs by name."""
+    if value is None:
+        return None
+    if isinstance(data_type, StructType):
+        return {f.name: _plain(v, f.dataType) for f, v in zip(data_type.fields, value, strict=True)}
+    if isinstance(data_type, ArrayType):
+        return [_plain(v, data_type.elementType) for v in value]
+    if isinstance(data_type, MapType):
+        return [(k, _plain(v, data_type.valueType)) for k, v in value.items()]
+    if isinstance(data_type, DecimalType):
+        return value.quantize(Decimal(1).scaleb(-data_type.scale), context=Context(prec=38))
+    return value
 
 
 def rows(df: DataFrame) -> Counter[str]:

@@ -52,7 +52,7 @@ def test_changes_of_appends_between_any_two_versions(lab: Lab) -> None:
 @pytest.mark.capability(Capability.CHANGES, given=[Capability.UPSERT])
 def test_changes_of_upserts_and_deletes_between_any_two_versions(lab: Lab, seed: int) -> None:
     table = lab.table(keys=["id"])
-    _all_pairs_exact(table, _random_upserts(lab, table, seed, 5))
+    _all_pairs_exact(table, _random_upserts(lab, table, seed, 4))
 
 
 @pytest.mark.capability(Capability.CHANGES, given=[Capability.UPSERT, Capability.REPLACE])
@@ -67,7 +67,7 @@ def test_changes_over_a_replace(lab: Lab) -> None:
 def test_changes_of_a_merge_on_read_table(lab: Lab, seed: int) -> None:
     assert lab.fmt.merge_on_read, "no options make such a table"
     table = lab.table(keys=["id"], options=dict(lab.fmt.merge_on_read))
-    _all_pairs_exact(table, _random_upserts(lab, table, seed, 4))
+    _all_pairs_exact(table, _random_upserts(lab, table, seed, 3))
 
 
 @pytest.mark.capability(Capability.CHANGES, given=[Capability.ADD_COLUMNS])

@@ -193,3 +193,27 @@ def test_one_failing_flow_leaves_the_others_alone(tmp_path: Path) -> None:
     assert "SOURCE_UNAVAILABLE" in flows["topics.lost"]["error"]
     unknown = headwater("run", "--once", "ordrs", "--project", tmp_path)
     assert unknown.code == 2 and "UNKNOWN_FLOW" in unknown.err and "topics.orders" in unknown.err
+
+
+def test_a_warehouse_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    shop = Shop.make(tmp_path)
+    project = tmp_path / "headwater.yml"
+    (tmp_path / "file").write_text("not a folder")
+    project.write_text(project.read_text().replace("name: shop", "name: shop\nwarehouse: ./file/lake"))
+    shop.land("a.json", [ORDER])
+    answer = headwater("run", "--once", "--project", tmp_path)
+    assert answer.code == 1 and "WAREHOUSE_UNWRITABLE" in answer.err and str(tmp_path / "file") in answer.err
+
+
+def test_a_topic_without_data_says_what_to_do(tmp_path: Path) -> None:
+    Shop.make(tmp_path)
+    answer = headwater("query", "SELECT * FROM topic('orders')", "--project", tmp_path)
+    assert answer.code == 2 and "headwater run --once" in answer.err
+
+
+def test_a_topic_that_asks_for_more_than_runs_is_refused(tmp_path: Path) -> None:
+    shop = Shop.make(tmp_path, topic="deduplicate_by: event_id")
+    shop.land("a.json", [ORDER])
+    answer = shop.run()
+    assert answer.code == 1 and "NOT_RUNNABLE_YET" in answer.events[-1]["flows"][0]["error"]
+    assert "deduplicate_by" in headwater("check", "--project", tmp_path).out

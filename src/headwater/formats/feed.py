@@ -31,6 +31,7 @@ from headwater.errors import Code, HeadwaterError, TerminalError, TransientError
 from headwater.formats.footers import row_counts
 from headwater.formats.frames import Retype, column, schema_changes
 from headwater.model import WEIGHT, At, Version
+from headwater.session import activate, fork
 from headwater.storage import Files
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class _Feed:
 
     def __init__(self, table: SparkTable, folder: str, *, changes: bool, start: At | None) -> None:
         # A session of its own, so that nobody's settings for one write get into this one's.
-        self._table = table.format.spark(table.spark.newSession(), table.address, table.around)
+        self._table = table.format.spark(fork(table.spark), table.address, table.around)
         self._folder = folder
         self._changes = changes
         self._start = start
@@ -128,6 +129,7 @@ class _Feed:
 
     def pump(self) -> None:
         """Put in what the table has got since."""
+        activate(self._table.spark)
         with self._lock:
             progress = self._progress()
             if progress is not None:

@@ -56,17 +56,17 @@ class TopicTarget:
         return self._table.landed(mark) if self._table.exists() else None
 
     def commit(self, raw: DataFrame, mark: Mark) -> Landed:
-        """Append what can be taken in, then keep what can't; the step is over after both."""
+        """Keep what can't be taken in, then append the rest: a step whose commit has landed has both."""
         payload = self._payload_of(raw)
         columns = topic_columns(payload, self._mapped)
         decoded = _decode(raw, payload, columns)
         total, rejected = _count(decoded)
         self._make_room(topic_schema(columns, self._topic.keep_raw))
-        version = self._table.append(self._rows(decoded, columns), mark)
         if rejected:
             bad = decoded.where(F.col(_REASON).isNotNull())
             kept = bad.select(F.col(RAW).alias("raw"), F.col(POSITION).alias("position"), _REASON, _MESSAGE)
             self._dead_letters.put(kept, self._topic.name, self._source.name, mark)
+        version = self._table.append(self._rows(decoded, columns), mark)
         return Landed(version, total - rejected, rejected)
 
     def _payload_of(self, raw: DataFrame) -> StructType:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable, Surroundings
 from headwater.session import SessionNeeds
+from headwater.storage import Files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,9 +21,13 @@ def _address(around: Surroundings, namespace: str, name: str) -> Address:
 
 
 def _spark(spark: SparkSession, address: Address, around: Surroundings) -> SparkTable:
+    from headwater.formats.parquet.folder import ParquetFolder, data_files
     from headwater.formats.parquet.spark import ParquetTable
 
-    return ParquetTable(spark, address, around)
+    table = ParquetTable(spark, address, around)
+    if not table.exists() and address.path is not None and data_files(Files(address.path, around.storage)):
+        return ParquetFolder(spark, address, around)
+    return table
 
 
 def _light(address: Address, around: Surroundings) -> LightTable:

@@ -1,0 +1,76 @@
+"""Somebody else's folder of Parquet files: it can be read as it is now, and nothing more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headwater.errors import Code, TerminalError
+from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
+from headwater.formats.parquet.format import PARQUET
+from headwater.model import At, Commit, DataFile, Version
+from headwater.spec import Layout
+from headwater.storage import Entry, Files
+
+FOLDER = replace(
+    PARQUET,
+    title="A folder of Parquet files",
+    capabilities=frozenset({Capability.FILES}),
+    notes=dict.fromkeys(Capability, "Headwater did not make it, so there is no log of its versions"),
+)
+
+
+class ParquetFolder(SparkTable):
+    """By path, without a log: no versions, no changes, and no writing."""
+
+    def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
+        super().__init__(spark, address, around)
+        self._folder = Files(address.path or "", around.storage)
+
+    @property
+    def format(self) -> Format:
+        return FOLDER
+
+    def exists(self) -> bool:
+        return True
+
+    def _create(self, schema: StructType, layout: Layout) -> None:
+        raise self._not_ours()
+
+    def drop(self) -> None:
+        raise self._not_ours()
+
+    def schema(self) -> StructType:
+        return self._read(None).schema
+
+    def layout(self) -> Layout:
+        return Layout()
+
+    def version(self) -> Version | None:
+        return None
+
+    def version_at(self, at: At) -> Version:
+        raise self._no_such_version(at)
+
+    def history(self, limit: int | None = None) -> list[Commit]:
+        return []
+
+    def _read(self, version: Version | None) -> DataFrame:
+        return self.spark.read.parquet(self._folder.spark_pattern())
+
+    def _files(self, version: Version | None) -> list[DataFile]:
+        return [DataFile(self._folder.join(entry.path), entry.bytes) for entry in data_files(self._folder)]
+
+    def _not_ours(self) -> TerminalError:
+        return TerminalError(Code.USAGE, f"{self.address} holds Parquet files that Headwater did not make")
+
+
+def data_files(folder: Files) -> list[Entry]:
+    """The Parquet files that readers of a folder see."""
+    return [
+        entry
+        for entry in folder.list(recursive=True)
+        if entry.name.endswith(".parquet") and not any(part[0] in "._" for part in entry.path.split("/"))
+    ]
