@@ -34,6 +34,12 @@ def byte_bar(title: str) -> Iterator[Report]:
         bar.stop()
 
 
+def say(text: str) -> None:
+    """Tell somebody who waits at a terminal what is being done; programs are not told."""
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr, flush=True)
+
+
 def _plain(title: str) -> Report:
     told: set[str] = set()
 

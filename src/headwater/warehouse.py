@@ -13,7 +13,7 @@ from headwater.formats.registry import FORMATS
 from headwater.logs import log_to
 from headwater.model import Kind
 from headwater.objectstores import storage_needs
-from headwater.progress import byte_bar
+from headwater.progress import byte_bar, say
 from headwater.project.definition import Project
 from headwater.session import SessionNeeds, activate, close_session, is_running, open_session
 from headwater.spec import Relation, Topic
@@ -55,6 +55,8 @@ class Warehouse:
             if self._spark is None:
                 self._require_writable()
                 self._started_spark = self._started_spark or not is_running()
+                if self._started_spark:
+                    say("Starting Spark …")
                 with byte_bar("Fetching connectors") as progress:
                     self._spark = open_session(
                         f"headwater {self.project.name}",
