@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -60,8 +61,11 @@ def demo(
 
 
 def _next(folder: Path) -> list[str]:
+    bin = Path(sys.executable).parent
+    path = [] if shutil.which("headwater") else [f"  export PATH={bin}:$PATH"]
     return [
         "What to try next:",
+        *path,
         f"  cd {folder}",
         "  headwater topic describe orders",
         "  headwater topic history orders",
