@@ -4,6 +4,22 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+PLAIN_TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+"""Spark's plain types, as its JSON names them."""
+
 
 def as_spark(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """The types that Spark would give: plain strings, lists and binaries, timestamps in UTC microseconds."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hudi import HudiReadOptions, HudiTableBuilder
 
 from headwater.errors import Code, TerminalError, Unsupported
-from headwater.formats.arrow import spark_type
+from headwater.formats.arrow import PLAIN_TYPES, spark_type
 from headwater.formats.base import Address, LightTable, Surroundings
 from headwater.formats.hudi.instants import COMMITS, OLDEST, SCHEMA, Instant, readable
 from headwater.formats.hudi.names import stored_name
@@ -23,20 +23,6 @@ _COMPLETED = re.compile(r"(\d+)_(\d+)\.(\w+)")
 _BEGUN = re.compile(r"(\d+)(?:\.(\w+))?\.(?:requested|inflight)")
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
-_PLAIN_TYPES: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
@@ -125,9 +111,9 @@ def _arrow_type(spark: Any) -> pa.DataType:
         decimal = _DECIMAL.fullmatch(spark)
         if decimal:
             return pa.decimal128(int(decimal[1]), int(decimal[2]))
-        if spark not in _PLAIN_TYPES:
+        if spark not in PLAIN_TYPES:
             raise Unsupported(f"type {spark} of a Hudi table can't be read without a JVM")
-        return _PLAIN_TYPES[spark]
+        return PLAIN_TYPES[spark]
     if spark["type"] == "struct":
         return pa.struct([_nested_field(f) for f in spark["fields"]])
     if spark["type"] == "array":

@@ -9,22 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import Unsupported
+from headwater.formats.arrow import PLAIN_TYPES
 from headwater.formats.parquet.log import Schema
 
-_SIMPLE = {
-    "boolean": pa.bool_(),
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _SIZED_TEXT = re.compile(r"(var)?char\(\d+\)")
 
@@ -41,8 +28,8 @@ def arrow_type(t: Any) -> pa.DataType:
         return pa.list_(pa.field("element", arrow_type(t["elementType"])))
     if isinstance(t, dict) and t["type"] == "map":
         return pa.map_(arrow_type(t["keyType"]), arrow_type(t["valueType"]))
-    if isinstance(t, str) and t in _SIMPLE:
-        return _SIMPLE[t]
+    if isinstance(t, str) and t in PLAIN_TYPES:
+        return PLAIN_TYPES[t]
     if isinstance(t, str) and _SIZED_TEXT.fullmatch(t):
         return pa.string()
     decimal = _DECIMAL.fullmatch(t) if isinstance(t, str) else None
