@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _MISSING = {
     Capability.PARTITION_TRANSFORMS: "a partition path holds column values; add a column such as event_date",
     Capability.EVOLVE_PARTITIONING: "the partition path is part of every record's place; rebuild the table",
-    Capability.BLOOM_FILTER: "its writers take no options for Parquet bloom filters",
+    Capability.BLOOM_FILTER: "Headwater does not set them for Hudi",
     Capability.STATISTICS: "its writers always write Parquet statistics",
 }
 

@@ -154,8 +154,7 @@ class IcebergTable(SparkTable):
         return [snapshot.commit() for snapshot in self._java.metadata().lineage()][:limit]
 
     def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
-        # Iceberg's own source fails after a MERGE, and after an expiry a new query silently lacks what was
-        # expired; which of the two a query will meet can't be known when it starts.
+        # Iceberg's own source fails after a MERGE, and whether a query will meet one can't be known when it starts.
         return open_feed(self, changes=changes, start=start, consumer=consumer)
 
     # --- evolving and looking after

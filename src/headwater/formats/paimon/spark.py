@@ -249,7 +249,7 @@ class PaimonTable(SparkTable):
         return Commit(write.last.id, write.last.at, operation, added, removed, write.last.mark)
 
     def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
-        # Paimon's own source starts anew at each restart, and passes over replaced content
+        # Paimon's own source starts anew at each restart unless its snapshot is pinned
         from headwater.formats.feed import open_feed
 
         return open_feed(self, changes=changes, start=start, consumer=consumer)
