@@ -10,6 +10,8 @@ LOCK := requirements/dev.lock
 PYTHON ?=
 SUPPORTED := 3.10 3.11 3.12
 STAMP := $(VENV)/.installed
+# Processes that share the tests; each has a Spark of about 2 GB.
+WORKERS ?= 2
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -51,8 +53,8 @@ format: install ## let ruff put the code in order
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-test: install ## all tests; ARGS="-k delta" to choose
-	$(BIN)/python -m pytest $(ARGS)
+test: install ## all tests; ARGS="-k delta" to choose, WORKERS=0 for one process
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope $(ARGS)
 
 demo: install ## run the demo project end to end
 	$(BIN)/headwater demo

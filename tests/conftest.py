@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +24,21 @@ SEED = int(os.environ.get("HEADWATER_SEED", "20240229"))
 
 def pytest_report_header() -> str:
     return f"HEADWATER_SEED={SEED}"
+
+
+class Groups(LoadScopeScheduling):
+    """With several processes (`-n 2`) what shares something dear to start runs in one of them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.split("::", 1)[0]
+        if "/test_kafka" in module:
+            return "kafka"
+        format = re.search(r"\[(delta|hudi|iceberg|paimon|parquet)\b", nodeid) if "/conformance/" in module else None
+        return f"conformance {format.group(1)}" if format else module
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
+    return Groups(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -48,10 +66,10 @@ def spark(around: Surroundings) -> Iterator[SparkSession]:
 
     from headwater.formats.registry import FORMATS
     from headwater.progress import byte_bar
-    from headwater.session import close_session, open_session
+    from headwater.session import SessionNeeds, close_session, open_session
     from headwater.spec import SparkSpec
 
-    needs = [format.needs(around) for format in FORMATS]
+    needs = [SessionNeeds(connectors=("kafka", "avro")), *(format.needs(around) for format in FORMATS)]
     with byte_bar("Fetching connectors") as progress:
         session = open_session(
             "tests", needs, SparkSpec(master="local[2]", conf=TINY), home=Path(around.home), progress=progress

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headwater.decorators import filter, mapper, transform, upcaster
+    from headwater.ingest.event import Event
     from headwater.lake import Lake
     from headwater.project.python import Project
 
 _HOMES = {
+    "Event": "headwater.ingest.event",
     "Lake": "headwater.lake",
     "Project": "headwater.project.python",
     "filter": "headwater.decorators",
@@ -19,7 +21,7 @@ _HOMES = {
     "upcaster": "headwater.decorators",
 }
 
-__all__ = ["Lake", "Project", "filter", "mapper", "transform", "upcaster"]
+__all__ = ["Event", "Lake", "Project", "filter", "mapper", "transform", "upcaster"]
 
 
 def __getattr__(name: str) -> Any:

@@ -34,7 +34,7 @@ class Jar:
     """One locked file."""
 
     coordinates: str
-    """group:artifact:version, or group:artifact:version:classifier"""
+    """group:artifact:version[:classifier[:extension]]"""
     sha256: str
     size: int
 

@@ -76,8 +76,9 @@ class Ivy:
         return built
 
     def fetch(self, coordinates: str) -> Any:
-        """Ivy's report on one artifact, `group:artifact:version[:classifier]`, alone."""
+        """Ivy's report on one artifact, `group:artifact:version[:classifier[:extension]]`, alone."""
         group, artifact, version, *classifier = coordinates.split(":")
+        extension = classifier[1] if len(classifier) > 1 else "jar"
         core = self._jvm.org.apache.ivy.core
         revision = core.module.id.ModuleRevisionId
         caller = core.module.descriptor.DefaultModuleDescriptor.newDefaultInstance(
@@ -91,7 +92,7 @@ class Ivy:
         if classifier:
             attributes.put("m:classifier", classifier[0])
         jar = core.module.descriptor.DefaultDependencyArtifactDescriptor(
-            wanted, artifact, "jar", "jar", None, attributes
+            wanted, artifact, extension, extension, None, attributes
         )
         wanted.addDependencyArtifact("default", jar)
         caller.addDependency(wanted)

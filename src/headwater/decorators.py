@@ -29,6 +29,8 @@ class Registered:
     events: tuple[str, ...] = ()
     """Mappers and upcasters: the event types; none is the default for all others."""
     from_version: int | None = None
+    schema: str | type | None = None
+    """Mappers and upcasters: the fields that they give, as `id bigint, name string` or a class with annotations."""
     streaming: bool = False
 
 
@@ -49,20 +51,29 @@ def collecting() -> Iterator[list[Registered]]:
 @overload
 def mapper(event: F, /) -> F: ...
 @overload
-def mapper(event: str, /, *more: str, group: str | None = None) -> Callable[[F], F]: ...
+def mapper(
+    event: str, /, *more: str, group: str | None = None, schema: str | type | None = None
+) -> Callable[[F], F]: ...
 @overload
-def mapper(*, group: str | None = None) -> Callable[[F], F]: ...
-def mapper(event: Any = None, /, *more: str, group: str | None = None) -> Any:
-    """From an event to a row: `@mapper("OrderPlaced")`; without a type, for all events that have no other."""
+def mapper(*, group: str | None = None, schema: str | type | None = None) -> Callable[[F], F]: ...
+def mapper(event: Any = None, /, *more: str, group: str | None = None, schema: str | type | None = None) -> Any:
+    """From an event to a row: `@mapper("OrderPlaced")`; without a type, for all events that have no other.
+
+    How it runs is told by the annotation of its parameter: `headwater.Event` or none, by Column expressions;
+    `dict`, one event at a time; `pyarrow.RecordBatch` or `pandas.DataFrame`, many at once.
+    """
     if callable(event):
         return _note(event, "mapper", group=group)
     events = () if event is None else (event, *more)
-    return lambda function: _note(function, "mapper", events=events, group=group)
+    return lambda function: _note(function, "mapper", events=events, group=group, schema=schema)
 
 
-def upcaster(event: str, /, *, from_version: int) -> Callable[[F], F]:
-    """Lifts an event of an old version by one: `@upcaster("OrderPlaced", from_version=1)`."""
-    return lambda function: _note(function, "upcaster", events=(event,), from_version=from_version)
+def upcaster(event: str, /, *, from_version: int, schema: str | type | None = None) -> Callable[[F], F]:
+    """Lifts an event of an old version by one: `@upcaster("OrderPlaced", from_version=1)`.
+
+    It gives the fields that change: as Column expressions, or from the payload as a `dict`.
+    """
+    return lambda function: _note(function, "upcaster", events=(event,), from_version=from_version, schema=schema)
 
 
 @overload
@@ -70,7 +81,7 @@ def filter(name: F, /) -> F: ...
 @overload
 def filter(name: str | None = None, /) -> Callable[[F], F]: ...
 def filter(name: Any = None, /) -> Any:
-    """A condition that a topic's `filter` can name."""
+    """A condition that a topic's `filter` can name: from a `headwater.Event` to a Column."""
     if callable(name):
         return _note(name, "filter")
     return lambda function: _note(function, "filter", name=name)
@@ -95,6 +106,7 @@ def _note(
     events: tuple[str, ...] = (),
     group: str | None = None,
     from_version: int | None = None,
+    schema: str | type | None = None,
     streaming: bool = False,
 ) -> F:
     collected = _collected.get()
@@ -111,6 +123,7 @@ def _note(
                 group=(group or Path(file).stem) if role == "mapper" else "",
                 events=events,
                 from_version=from_version,
+                schema=schema,
                 streaming=streaming,
             )
         )

@@ -41,6 +41,7 @@ class Code(Enum):
     UNSUPPORTED = "The format, source or catalog cannot do what was asked."
     NOT_RUNNABLE_YET = "The definition is understood, but nothing in this release runs it."
     CODE_FAILED = "The project's Python code could not be loaded."
+    INVALID_FUNCTION = "A function of the project's code can't be used as it is declared."
     INVALID_SQL = "The SQL could not be parsed or resolved."
 
     # set-up
@@ -57,6 +58,7 @@ class Code(Enum):
     WAREHOUSE_UNWRITABLE = "The warehouse can't be written."
     STORAGE_FAILED = "A file of the lake could not be read or written."
     NO_SUCH_RELATION = "There is no such topic, table or view."
+    NO_SUCH_DEAD_LETTER = "There is no such dead letter."
     NO_SUCH_VERSION = "The table has no such version, or it has been expired."
     ALREADY_EXISTS = "Something of this name or at this place exists already."
     TABLE_CORRUPT = "A table's own records contradict each other."
@@ -66,7 +68,13 @@ class Code(Enum):
 
     # flows
     SOURCE_UNAVAILABLE = "A source cannot be reached."
+    SOURCE_FILE_CHANGED = "A file has changed after it was taken in."
+    SOURCE_FILE_MISSING = "A file has vanished before it could be read."
+    DATA_LOSS = "Records of a source are gone before they were taken in."
+    KEY_REUSED = "The key of an append was used before, for other rows."
     UNKNOWN_FLOW = "There is no such flow in the project."
+    FLOW_HELD = "Another runner holds the flow."
+    LEASE_LOST = "The flow has been taken over by another runner; nothing more is written here."
 
     # anything else
     USAGE = "The command was not used as it is meant to be."

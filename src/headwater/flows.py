@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,11 +22,23 @@ from headwater.storage import Files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from headwater.sources.reading import Lag
+
 Positions = Mapping[str, Any]
 """How far each input has been read, by its name; JSON."""
 
 KEPT_INTENTS = 100
 _NAME = re.compile(r"^(\d+)-(\d+)\.json$")
+_EPOCH = "epoch.json"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """From one start over to the next; steps are numbered in it."""
+
+    number: int = 1
+    empty: bool = False
+    """The table is emptied before its first step."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,9 @@ class Intent:
     end: Positions
     definition: str
     written_at: datetime
+    rows: int | None = None
+    bytes: int | None = None
+    """How much is in the range, as far as the input could tell."""
 
     def mark(self, flow: str) -> Mark:
         return Mark(flow, self.epoch, self.step, self.end)
@@ -51,8 +67,28 @@ class Ledger:
         self._folder = f"_headwater/flows/{flow}"
 
     def last(self) -> Intent | None:
-        numbers = self._numbers()
+        """The newest intent of the epoch that is in force."""
+        numbers = [number for number in self._numbers() if number[0] >= self.epoch().number]
         return self._read(*max(numbers)) if numbers else None
+
+    def epoch(self) -> Epoch:
+        """The epoch in force: the first one, until the flow is started over."""
+        found = self._files.find(f"{self._folder}/{_EPOCH}")
+        if found is None:
+            return Epoch()
+        try:
+            told = json.loads(found)
+            return Epoch(int(told["epoch"]), bool(told["empty"]))
+        except (ValueError, KeyError, TypeError) as error:
+            path = self._files.join(f"{self._folder}/{_EPOCH}")
+            raise IntegrityError(Code.LEDGER_CORRUPT, f"the ledger's {path} can't be read: {error}") from error
+
+    def restart(self, *, empty: bool) -> Epoch:
+        """Begin a new epoch: the input is read from its beginning, into the table as it is or emptied."""
+        epoch = Epoch(max([self.epoch().number, *(epoch for epoch, _ in self._numbers())]) + 1, empty)
+        told = {"epoch": epoch.number, "empty": empty, "at": datetime.now(timezone.utc).isoformat()}
+        self._files.write_atomic(f"{self._folder}/{_EPOCH}", json.dumps(told, sort_keys=True))
+        return epoch
 
     def write(self, intent: Intent) -> None:
         text = json.dumps(
@@ -63,6 +99,8 @@ class Ledger:
                 "to": dict(intent.end),
                 "definition": intent.definition,
                 "written_at": intent.written_at.isoformat(),
+                "rows": intent.rows,
+                "bytes": intent.bytes,
             },
             sort_keys=True,
         )
@@ -81,7 +119,8 @@ class Ledger:
         try:
             found = json.loads(self._files.read_text(path))
             written_at = datetime.fromisoformat(found["written_at"])
-            return Intent(epoch, step, found["from"], found["to"], found["definition"], written_at)
+            size = (found.get("rows"), found.get("bytes"))
+            return Intent(epoch, step, found["from"], found["to"], found["definition"], written_at, *size)
         except (ValueError, KeyError, TypeError) as error:
             raise IntegrityError(
                 Code.LEDGER_CORRUPT,
@@ -98,17 +137,46 @@ class Ledger:
             self._files.delete(self._path(epoch, step))
 
 
+@dataclass(frozen=True)
+class Range:
+    """What an input has next: where it ends, and how much is in it as far as the input can tell."""
+
+    end: Positions
+    rows: int | None = None
+    bytes: int | None = None
+    full: bool = False
+    """It is as large as a step may be: more waits behind it."""
+
+
 class Input(Protocol):
     """What a flow reads: a range is settled first, then read, as often as need be, with the same rows."""
 
-    def next(self, start: Positions) -> Positions | None:
-        """The end of the next range, or None if nothing is new."""
+    def next(self, start: Positions) -> Range | None:
+        """The next range, or None if nothing is new; changes nothing."""
+
+    def settle(self, start: Positions, range: Range) -> Positions:
+        """The range will be taken; returns its end."""
 
     def read(self, start: Positions, end: Positions) -> DataFrame:
         """The records after `start`, up to `end`."""
 
+    def inspect(self, start: Positions, end: Positions, error: Exception) -> bool:
+        """A step over the range failed: whether the input was to blame, and gives the rest of the range from now on."""
+
     def committed(self, end: Positions) -> None:
         """The range has landed: whoever waits for that can be told."""
+
+    def freeze(self) -> None:
+        """From now on `next` ends where the input ends at this moment."""
+
+    def wait(self, stopping: threading.Event, seconds: float) -> None:
+        """Return when something may be new, or it is time to stop, or the time is over."""
+
+    def lag(self, start: Positions) -> Lag | None:
+        """How much waits after `start`, where the input can tell."""
+
+    def close(self) -> None:
+        """Let go of connections."""
 
 
 class Target(Protocol):
@@ -116,7 +184,7 @@ class Target(Protocol):
 
     def landed(self, mark: Mark) -> Version | None: ...
 
-    def commit(self, df: DataFrame, mark: Mark) -> Landed: ...
+    def commit(self, df: DataFrame, intent: Intent, mark: Mark) -> Landed: ...
 
 
 @dataclass(frozen=True)
@@ -143,8 +211,18 @@ class StepDone:
 class Flow:
     """A loop of steps; whoever runs it decides when to call `step`."""
 
-    def __init__(self, name: str, definition: str, input: Input, target: Target, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        name: str,
+        definition: str,
+        input: Input,
+        target: Target,
+        ledger: Ledger,
+        guard: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`guard` is called right before a commit, and raises if this process may no longer write."""
         self.name = name
+        self._guard = guard
         self._definition = definition
         self._input = input
         self._target = target
@@ -152,20 +230,56 @@ class Flow:
         self._intent: Intent | None = None
         self._settled = False
 
-    def step(self) -> StepDone | None:
-        """Take the next step, or finish the one that a crash left open; None if nothing is new."""
-        if not self._settled:
-            recovered = self._recover()
-            self._settled = True
-            if recovered is not None:
-                return recovered
-        last = self._intent
-        start: Positions = {} if last is None else last.end
-        end = self._input.next(start)
-        if end is None:
+    @property
+    def positions(self) -> Positions:
+        """How far it has read, as far as this flow knows by now."""
+        return {} if self._intent is None else self._intent.end
+
+    def ahead(self) -> Range | None:
+        """What the next step would take; None if nothing is new."""
+        return self._input.next(self.positions)
+
+    def freeze(self) -> None:
+        """End where the input ends at this moment."""
+        self._input.freeze()
+
+    def wait(self, stopping: threading.Event, seconds: float) -> None:
+        """Until something may be new, it is time to stop, or the time is over."""
+        self._input.wait(stopping, seconds)
+
+    def lag(self) -> Lag | None:
+        return self._input.lag(self.positions)
+
+    def close(self) -> None:
+        self._input.close()
+
+    def recover(self) -> StepDone | None:
+        """Settle the last intent: it landed, or its range is done again. None where nothing was open."""
+        if self._settled:
             return None
-        epoch, number = (1, 0) if last is None else (last.epoch, last.step + 1)
-        intent = Intent(epoch, number, start, end, self._definition, datetime.now(timezone.utc))
+        self._intent = self._ledger.last()
+        done = None
+        if self._intent is not None:
+            if self._target.landed(self._intent.mark(self.name)) is None:
+                done = self._run(self._intent, recovered=True)
+            else:
+                self._input.committed(self._intent.end)
+        self._settled = True
+        return done
+
+    def step(self, range: Range | None = None) -> StepDone | None:
+        """Take a range, the next one by default, or finish the step that a crash left open; None if nothing is new."""
+        recovered = self.recover()
+        if recovered is not None:
+            return recovered
+        range = range or self.ahead()
+        if range is None:
+            return None
+        last, start = self._intent, self.positions
+        end = self._input.settle(start, range)
+        epoch, number = (self._ledger.epoch().number, 0) if last is None else (last.epoch, last.step + 1)
+        now = datetime.now(timezone.utc)
+        intent = Intent(epoch, number, start, end, self._definition, now, range.rows, range.bytes)
         self._settled = False
         self._ledger.write(intent)
         done = self._run(intent)
@@ -173,18 +287,18 @@ class Flow:
         self._settled = True
         return done
 
-    def _recover(self) -> StepDone | None:
-        """Settle the last intent: it landed, or its range is done again. None where nothing was open."""
-        self._intent = self._ledger.last()
-        if self._intent is None:
-            return None
-        if self._target.landed(self._intent.mark(self.name)) is not None:
-            self._input.committed(self._intent.end)
-            return None
-        return self._run(self._intent, recovered=True)
-
     def _run(self, intent: Intent, *, recovered: bool = False) -> StepDone:
-        rows = self._input.read(intent.start, intent.end)
-        landed = self._target.commit(rows, intent.mark(self.name))
+        try:
+            landed = self._try(intent)
+        except Exception as error:
+            # Some of what can't be read is found out only while it is read.
+            if not self._input.inspect(intent.start, intent.end, error):
+                raise
+            landed = self._try(intent)
         self._input.committed(intent.end)
         return StepDone(self.name, intent.epoch, intent.step, intent.end, landed, recovered)
+
+    def _try(self, intent: Intent) -> Landed:
+        rows = self._input.read(intent.start, intent.end)
+        self._guard()
+        return self._target.commit(rows, intent, intent.mark(self.name))

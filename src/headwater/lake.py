@@ -20,9 +20,11 @@ from headwater.warehouse import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headwater.flows import StepDone
+    from headwater.deadletters import DeadLetters
     from headwater.query.result import Result
-    from headwater.runtime.runner import FlowReport
+    from headwater.runtime.door import Answers
+    from headwater.runtime.reports import FlowEvent, FlowReport
+    from headwater.sources.append.records import Rows
 
 
 class Lake:
@@ -78,11 +80,54 @@ class Lake:
         """Every topic: where it comes from, where it is, and whether it has data."""
         return [self.topic(name).summary() for name in self._warehouse.names(Kind.TOPIC)]
 
-    def dead_letters(self, topic: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+    def dead_letters(
+        self, topic: str | None = None, limit: int = 100, reason: str | None = None
+    ) -> list[dict[str, Any]]:
         """Events that could not be taken in, newest first."""
+        return self._letters(topic).list(topic, limit, reason)
+
+    def dead_letter(self, id: str) -> dict[str, Any]:
+        """One of them with its bytes, by its id or the beginning of it."""
+        return self._letters(None).find(id)
+
+    def replay_dead_letters(
+        self, topic: str | None = None, *, ids: Sequence[str] = (), reason: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Run dead letters through today's pipeline; says per topic what came through."""
+        from dataclasses import asdict
+
+        from headwater.runtime.replaying import replay
+
+        letters = self._letters(topic)
+        chosen: dict[str, list[str]] = {}
+        if ids and topic is None:
+            for one in map(letters.find, ids):
+                chosen.setdefault(str(one["topic"]), []).append(str(one["id"]))
+        else:
+            known = self._warehouse.project.topics
+            topics = [topic] if topic is not None else [name for name in letters.topics() if name in known]
+            chosen = {name: list(ids) for name in topics}
+        return [asdict(replay(self._warehouse, name, ids=some, reason=reason)) for name, some in chosen.items()]
+
+    def drop_dead_letters(self, topic: str | None = None, *, ids: Sequence[str] = (), reason: str | None = None) -> int:
+        """Forget dead letters for good; returns how many."""
+        letters = self._letters(topic)
+        if ids:
+            found = [
+                one
+                for one in map(letters.find, ids)
+                if topic in (None, one["topic"]) and reason in (None, one["reason"])
+            ]
+            return sum(letters.drop(str(one["topic"]), [str(one["id"])]) for one in found)
+        topics = [topic] if topic is not None else list(letters.topics())
+        return sum(letters.drop(name, letters.ids(name, (), reason, whole=True)) for name in topics)
+
+    def _letters(self, topic: str | None) -> DeadLetters:
         from headwater.deadletters import DeadLetters
 
-        return DeadLetters(self.spark, self._warehouse.around).list(topic, limit)
+        if topic is not None and topic not in self._warehouse.names(Kind.TOPIC):
+            raise self._warehouse.unknown(Kind.TOPIC, topic)
+        return DeadLetters(self.spark, self._warehouse.around)
 
     # --- work
 
@@ -98,14 +143,46 @@ class Lake:
         *,
         once: bool = False,
         every: timedelta | None = None,
-        on_step: Callable[[StepDone], None] | None = None,
+        on_event: Callable[[FlowEvent], None] | None = None,
         stopping: threading.Event | None = None,
+        on_ready: Callable[[Sequence[FlowReport]], None] | None = None,
+        answers: Answers | None = None,
     ) -> list[FlowReport]:
-        """Run flows until they are up to date (`once`), or until `stopping` is set."""
+        """Run flows until they are up to date (`once`), or until `stopping` is set.
+
+        `on_event` is called, from the flows' threads, with everything that happens to them; `on_ready` when they
+        begin, with the reports that they keep. `answers` runs the commands of other terminals meanwhile.
+        """
         from headwater.runtime.runner import Runner
 
-        runner = Runner(self._warehouse, every, once, on_step or (lambda step: None), stopping or threading.Event())
+        runner = Runner(self._warehouse, every, once, stopping=stopping or threading.Event(), answers=answers)
+        runner.on_event = on_event or runner.on_event
+        runner.on_ready = on_ready or runner.on_ready
         return runner.run(flows)
+
+    def status(self) -> list[dict[str, Any]]:
+        """How every flow is, without Spark, and also while another process runs it."""
+        from headwater.runtime.status import flow_statuses
+
+        return flow_statuses(self._warehouse)
+
+    def pause(self, flow: str) -> None:
+        """Take no further step of a flow, in whatever process runs it, until it is resumed."""
+        from headwater.runtime import control
+
+        control.pause(self._warehouse, flow)
+
+    def resume(self, flow: str) -> None:
+        """Go on with a flow that was paused, or try one again that was given up."""
+        from headwater.runtime import control
+
+        control.resume(self._warehouse, flow)
+
+    def start_over(self, flow: str, *, empty: bool) -> int:
+        """Read a flow's source from its beginning with the next run, into its table as it is or emptied."""
+        from headwater.runtime import control
+
+        return control.start_over(self._warehouse, flow, empty=empty)
 
 
 class Relation:
@@ -117,6 +194,29 @@ class Relation:
         self._warehouse = warehouse
         self.kind = kind
         self.name = name
+
+    def append(self, rows: Rows, key: str | None = None, *, wait: bool = True) -> dict[str, Any]:
+        """Hand rows to a topic whose source is `append`; returns when it has them, or without `wait` when they are
+        durable. The same rows again with the same key are not taken twice."""
+        from headwater.runtime.appending import append
+
+        if self.kind is not Kind.TOPIC:
+            raise UsageError(Code.USAGE, f"rows are appended to topics; '{self.name}' is a {self.kind.value}")
+        return append(self._warehouse, self.name, rows, key=key, wait=wait)
+
+    def remap(self) -> dict[str, Any]:
+        """Make a topic's rows anew from `_raw`, by today's selection and mapping; older versions stay."""
+        from dataclasses import asdict
+
+        from headwater.runtime.remapping import remap
+
+        return asdict(remap(self._warehouse, self.name))
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """Every version of a topic's payload, with what brought it; oldest first."""
+        from headwater.runtime.topics import schemas_of
+
+        return [version.described() for version in schemas_of(self._warehouse, self.name).versions()]
 
     def df(self, version: At | None = None) -> DataFrame:
         """Its rows, at a version or time."""
@@ -166,6 +266,8 @@ class Relation:
             "partition_by": list(layout.partition_by),
             "columns": [{"name": f.name, "type": f.dataType.simpleString()} for f in table.schema().fields],
         }
+        if self.kind is Kind.TOPIC:
+            found["schemas"] = self.schemas()
         if table.format.can(Capability.FILES):
             files = table.files()
             found |= {

@@ -126,8 +126,16 @@ def is_running() -> bool:
 
 def close_session(spark: SparkSession) -> None:
     """Stop Spark and end its JVM, so that the next session of this process starts clean."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
     with _opening:
-        spark.stop()
+        try:
+            spark.stop()
+        except (Py4JError, OSError):  # its process has ended already, and can't be told
+            SparkContext._active_spark_context = None
+            SparkSession._instantiatedSession = None
         _end_gateway()
 
 

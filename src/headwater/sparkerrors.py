@@ -47,6 +47,10 @@ def reason(error: Any) -> str:
 def without_plan(message: str) -> str:
     """Spark appends the query's plan, and sometimes a stack, to what it says."""
     lines = [line for line in message.splitlines() if line.strip()]
+    stacks = [at for at, line in enumerate(lines) if "Traceback (most recent call last)" in line]
+    if stacks:
+        # What a Python worker raised stands below its stack.
+        lines = [line for line in lines[stacks[-1] + 1 :] if not line.startswith((" ", "\t"))][:1] or lines
     kept = []
     for line in lines:
         if line.startswith(("'", "+-", ":-", "JVM stacktrace", "\tat ", "Driver stacktrace")):

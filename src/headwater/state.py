@@ -1,19 +1,29 @@
-"""The state database: what the lake holds, so that it is found without a JVM. It can be rebuilt from the lake."""
+"""The state database: what the lake holds, so that it is found without a JVM; and who runs which flow, how it goes.
+
+It can be rebuilt from the lake, but for what people have told flows to do (pause).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError, SQLAlchemyError
 
-from headwater.errors import Code, TerminalError
+from headwater.errors import Code, TerminalError, TransientError
+from headwater.extras import require_extra
 from headwater.model import Kind
+from headwater.secret import Secret
+
+BUSY = 30
+"""Seconds to wait for another process that writes to SQLite."""
 
 _metadata = sa.MetaData()
 
@@ -29,6 +39,33 @@ _relations = sa.Table(
     sa.Column("origin", sa.String, nullable=False),
     sa.Column("definition", sa.String, nullable=False),
     sa.Column("created_at", sa.String, nullable=False),
+)
+
+_leases = sa.Table(
+    "leases",
+    _metadata,
+    sa.Column("flow", sa.String, primary_key=True),
+    sa.Column("token", sa.String, nullable=False),
+    sa.Column("holder", sa.String, nullable=False),
+    sa.Column("renewed_at", sa.Float, nullable=False),
+    sa.Column("expires_at", sa.Float, nullable=False),
+)
+
+_controls = sa.Table(
+    "flow_controls",
+    _metadata,
+    sa.Column("flow", sa.String, primary_key=True),
+    sa.Column("paused", sa.Boolean, nullable=False),
+    sa.Column("resumed", sa.Integer, nullable=False),
+    sa.Column("changed_at", sa.Float, nullable=False),
+)
+
+_statuses = sa.Table(
+    "flow_statuses",
+    _metadata,
+    sa.Column("flow", sa.String, primary_key=True),
+    sa.Column("status", sa.String, nullable=False),
+    sa.Column("updated_at", sa.Float, nullable=False),
 )
 
 
@@ -47,21 +84,52 @@ class RelationRecord:
     created_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
 
+@dataclass(frozen=True)
+class LeaseRecord:
+    """Who may write for a flow, and until when if nothing more is heard. Times are seconds since 1970."""
+
+    flow: str
+    token: str
+    holder: Mapping[str, Any]
+    renewed_at: float
+    expires_at: float
+
+
+@dataclass(frozen=True)
+class Control:
+    """What people have told a flow to do."""
+
+    paused: bool = False
+    resumed: int = 0
+    """Grows with every `resume`: a flow that was given up is tried again."""
+
+
 class State:
     """Small and transactional; SQLite beside the project, or a database that several machines share."""
 
     def __init__(self, url: str) -> None:
-        self._engine = sa.create_engine(url)
+        self._shared = not url.startswith("sqlite")
+        if self._shared:
+            require_extra("postgres", "psycopg")
+            self._engine = sa.create_engine(_with_driver(url), pool_pre_ping=True)
+        else:
+            self._engine = sa.create_engine(url, connect_args={"timeout": BUSY})
         with self._doing("open"):
-            _metadata.create_all(self._engine)
+            self._create()
 
     @staticmethod
     def beside(home: Path) -> State:
+        """The SQLite database of a project's own folder."""
         try:
             home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise TerminalError(Code.WAREHOUSE_UNWRITABLE, f"can't make the folder {home}: {error.strerror}") from error
         return State(f"sqlite:///{home / 'state.db'}")
+
+    @staticmethod
+    def of(setting: str | Secret, home: Path) -> State:
+        """The database that the project's `state` names."""
+        return State(setting.reveal()) if isinstance(setting, Secret) else State.beside(home)
 
     def put(self, record: RelationRecord) -> None:
         """Record a relation; one of the same kind and name is replaced."""
@@ -97,8 +165,93 @@ class State:
     def relation(self, kind: Kind, name: str) -> RelationRecord | None:
         return next((record for record in self.relations(kind) if record.name == name), None)
 
+    # --- leases: each change names the token it expects to find, so that of two only one goes through
+
+    def now(self) -> float:
+        """The time that leases go by: the shared database's, so that machines needn't agree on theirs."""
+        if not self._shared:
+            return time.time()
+        with self._doing("read"), self._engine.connect() as connection:
+            return float(connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+
+    def lease(self, flow: str) -> LeaseRecord | None:
+        return next(iter(self._lease_records(_leases.c.flow == flow)), None)
+
+    def leases(self) -> dict[str, LeaseRecord]:
+        return {record.flow: record for record in self._lease_records()}
+
+    def take_lease(self, record: LeaseRecord, instead_of: str | None) -> bool:
+        """Make the lease ours if its token is still `instead_of` (None: if there is none); whether that was so."""
+        values = {
+            "token": record.token,
+            "holder": json.dumps(dict(record.holder), sort_keys=True),
+            "renewed_at": record.renewed_at,
+            "expires_at": record.expires_at,
+        }
+        with self._doing("write"):
+            if instead_of is not None:
+                where = (_leases.c.flow == record.flow) & (_leases.c.token == instead_of)
+                with self._engine.begin() as connection:
+                    return connection.execute(sa.update(_leases).where(where).values(values)).rowcount == 1
+            try:
+                with self._engine.begin() as connection:
+                    connection.execute(sa.insert(_leases).values(flow=record.flow, **values))
+                return True
+            except IntegrityError:
+                return False
+
+    def drop_lease(self, flow: str, token: str) -> None:
+        where = (_leases.c.flow == flow) & (_leases.c.token == token)
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_leases).where(where))
+
+    # --- what flows are told, and how they are
+
+    def controls(self) -> dict[str, Control]:
+        with self._doing("read"), self._engine.connect() as connection:
+            rows = connection.execute(sa.select(_controls)).mappings()
+            return {row["flow"]: Control(bool(row["paused"]), int(row["resumed"])) for row in rows}
+
+    def set_control(self, flow: str, *, paused: bool) -> None:
+        """Pause a flow, or let it run (again)."""
+        where = _controls.c.flow == flow
+        with self._doing("write"), self._engine.begin() as connection:
+            resumed = connection.execute(sa.select(_controls.c.resumed).where(where)).scalar() or 0
+            connection.execute(sa.delete(_controls).where(where))
+            values = {"paused": paused, "resumed": resumed + (not paused), "changed_at": time.time()}
+            connection.execute(sa.insert(_controls).values(flow=flow, **values))
+
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """The last thing each flow has said of itself; `updated_at` is seconds since 1970."""
+        with self._doing("read"), self._engine.connect() as connection:
+            rows = connection.execute(sa.select(_statuses)).mappings()
+            return {row["flow"]: {**json.loads(row["status"]), "updated_at": row["updated_at"]} for row in rows}
+
+    def put_statuses(self, statuses: Mapping[str, Mapping[str, Any]]) -> None:
+        rows = [
+            {"flow": flow, "status": json.dumps(dict(status), sort_keys=True), "updated_at": time.time()}
+            for flow, status in statuses.items()
+        ]
+        if not rows:
+            return
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_statuses).where(_statuses.c.flow.in_(list(statuses))))
+            connection.execute(sa.insert(_statuses), rows)
+
     def close(self) -> None:
         self._engine.dispose()
+
+    def _create(self) -> None:
+        """Make what is missing; two that begin at the same instant may find each other's tables half way."""
+        try:
+            _metadata.create_all(self._engine)
+        except SQLAlchemyError:
+            _metadata.create_all(self._engine)
+
+    def _lease_records(self, *where: sa.ColumnElement[bool]) -> list[LeaseRecord]:
+        with self._doing("read"), self._engine.connect() as connection:
+            rows = connection.execute(sa.select(_leases).where(*where)).mappings()
+            return [LeaseRecord(**{**row, "holder": json.loads(row["holder"])}) for row in rows]
 
     @contextmanager
     def _doing(self, verb: str) -> Iterator[None]:
@@ -107,7 +260,14 @@ class State:
         except SQLAlchemyError as error:
             cause = str(getattr(error, "orig", None) or error).splitlines()[0]
             where = self._engine.url.render_as_string(hide_password=True)
-            raise TerminalError(Code.STORAGE_FAILED, f"can't {verb} the state database {where}: {cause}") from error
+            message = f"can't {verb} the state database {where}: {cause}"
+            passing = isinstance(error, (OperationalError, InterfaceError)) and (self._shared or "locked" in cause)
+            raise (TransientError if passing else TerminalError)(Code.STORAGE_FAILED, message) from error
+
+
+def _with_driver(url: str) -> str:
+    """SQLAlchemy's name for Postgres by psycopg."""
+    return "postgresql+psycopg://" + url.split("://", 1)[1]
 
 
 def _record(row: sa.RowMapping) -> RelationRecord:

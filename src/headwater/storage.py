@@ -109,6 +109,12 @@ class Files:
         with self._doing("look up", path):
             return bool(self._fs.get_file_info(self.inside(path)).type != fs.FileType.NotFound)
 
+    def entry(self, path: str = "") -> Entry | None:
+        """What is known of one file or folder; None if there is none."""
+        with self._doing("look up", path):
+            info = self._fs.get_file_info(self.inside(path))
+            return None if info.type == fs.FileType.NotFound else self._entry(info)
+
     def list(self, path: str = "", *, recursive: bool = False) -> list[Entry]:
         """What lies in a folder, by name; nothing if there is no such folder. Temporary files don't show."""
         with self._doing("list", path):

@@ -44,7 +44,7 @@ class Warehouse:
     def state(self) -> State:
         with self._lock:
             if self._state is None:
-                self._state = State.beside(self.project.home)
+                self._state = State.of(self.project.settings.state, self.project.home)
                 log_to(self.project.home)
             return self._state
 
@@ -67,13 +67,19 @@ class Warehouse:
                     )
             return self._spark
 
+    @property
+    def owns_spark(self) -> bool:
+        """Whether the Spark that is used was started for this lake."""
+        return self._started_spark and self._spark is not None
+
     def needs(self) -> Iterable[SessionNeeds]:
         # Dead letters are kept in Delta whatever the project's own formats are.
         names = {"delta", *self._foreign_formats, *(record.format for record in self.state.relations())}
         for kind in Kind:
             names.update(map(self.project.format_of, self.project.relations(kind).values()))
         stores = storage_needs(self.project.settings.storage, [self.around.warehouse])
-        return [stores, *(FORMATS.get(name).needs(self.around) for name in sorted(names))]
+        sources = (SessionNeeds(connectors=source.connectors) for source in self.project.sources.values())
+        return [stores, *sources, *(FORMATS.get(name).needs(self.around) for name in sorted(names))]
 
     # --- relations
 

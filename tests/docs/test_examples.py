@@ -97,7 +97,7 @@ def test_every_link_leads_somewhere() -> None:
 def test_every_command_is_documented() -> None:
     from typer.main import get_command
 
-    from headwater.cli.main import app
+    from headwater.cli.app import app
 
     text = _text("docs/commands.md")
     group = get_command(app)

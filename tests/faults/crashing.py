@@ -10,38 +10,49 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
-from headwater.formats.base import SparkTable
+from headwater.formats.base import LightTable, SparkTable
 from headwater.lake import Lake
-from headwater.model import Mark
-from headwater.sources.files import reader
 
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Crash:
+    """Stands before and after every append, by Spark and by the light libraries."""
+
+    def __init__(self, when: str, number: int) -> None:
+        self._when = when
+        self._number = number
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def around(self, append: Callable[..., int]) -> Callable[..., int]:
+        def crashing(table: Any, *arguments: Any, **named: Any) -> int:
+            if "dead_letters" in str(table.address):
+                return append(table, *arguments, **named)
+            with self._lock:
+                self._count += 1
+                mine = self._count
+            if self._when == "before" and mine == self._number:
+                die()
+            if self._when == "inside" and mine == 1:
+                threading.Timer(self._number / 1000, die).start()
+            version = append(table, *arguments, **named)
+            if self._when == "after" and mine == self._number:
+                die()
+            return version
+
+        return crashing
+
+
 def main(project: str, when: str, number: int) -> int:
-    reader.MAX_FILES = 1  # a step per file
-    count, lock = 0, threading.Lock()
-    append = SparkTable.append
-
-    def crashing_append(table: SparkTable, df: Any, mark: Mark | None = None) -> int:
-        nonlocal count
-        with lock:
-            count += 1
-            mine = count
-        if when == "before" and mine == number:
-            die()
-        if when == "inside" and mine == 1:
-            threading.Timer(number / 1000, die).start()
-        version = append(table, df, mark)
-        if when == "after" and mine == number:
-            die()
-        return version
-
-    SparkTable.append = crashing_append  # type: ignore[method-assign]
+    crash = Crash(when, number)
+    SparkTable.append = crash.around(SparkTable.append)  # type: ignore[method-assign]
+    LightTable.append = crash.around(LightTable.append)  # type: ignore[method-assign]
     with Lake.open(project) as lake:
         reports = lake.run(once=True)
     for report in reports:

@@ -74,6 +74,8 @@ def test_list_and_describe(shop: Shop) -> None:
         "_source": "string",
         "_position": "string",
         "_ingested_at": "timestamp",
+        "_file_path": "string",
+        "_file_modified": "timestamp",
         "_raw": "binary",
     }
     assert "OrderPlaced" not in headwater("topic", "describe", "orders", "--project", shop.root).out
@@ -166,7 +168,8 @@ def test_continuous_takes_in_what_lands_and_stops_when_told(tmp_path: Path) -> N
     stopping, seen = threading.Event(), threading.Semaphore(0)
     with Lake.open(tmp_path) as lake:
         worker = threading.Thread(
-            target=lake.run, kwargs={"stopping": stopping, "on_step": lambda step: seen.release()}
+            target=lake.run,
+            kwargs={"stopping": stopping, "on_event": lambda event: event.event == "step" and seen.release()},
         )
         worker.start()
         assert seen.acquire(timeout=60)

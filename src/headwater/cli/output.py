@@ -26,8 +26,9 @@ _WIDE = 400
 """Columns of a table that goes to a file or program."""
 
 
-def _out() -> Console:
-    return Console(width=None if sys.stdout.isatty() else _WIDE)
+def console() -> Console:
+    """Where results are printed, as wide as whoever reads them."""
+    return Console(width=getattr(sys.stdout, "columns", None) if sys.stdout.isatty() else _WIDE)
 
 
 def show_records(
@@ -45,7 +46,7 @@ def show_records(
         table.add_column(name, overflow="fold", justify="right" if _numeric(records, name) else "left")
     for record in records:
         table.add_row(*(escape(shown(record.get(name))) for name in columns))
-    _out().print(table)
+    console().print(table)
 
 
 def show_record(record: Mapping[str, Any], *, as_json: bool) -> None:
@@ -56,7 +57,7 @@ def show_record(record: Mapping[str, Any], *, as_json: bool) -> None:
     grid = Table.grid(padding=(0, 2))
     for key, value in record.items():
         grid.add_row(f"[bold]{escape(key)}[/]", escape(shown(value)))
-    _out().print(grid)
+    console().print(grid)
 
 
 def print_json(value: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from headwater.cli.answering import warm
 from headwater.cli.options import ProjectPath, Target
 from headwater.cli.output import AsJson, note, plain, print_json, show_records, shown
 from headwater.lake import Lake
@@ -23,7 +24,7 @@ TABLE_ROWS = 1000
 
 
 def register(app: typer.Typer) -> None:
-    app.command("query")(query)
+    app.command("query")(warm(query))
 
 
 def query(

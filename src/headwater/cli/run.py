@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import logging
+import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typer.main import get_command
 
+from headwater.cli.answering import answers, streams_by_thread
+from headwater.cli.live import Show
 from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import AsJson, note, print_line, show_error, show_records
+from headwater.cli.output import AsJson, note, show_error, show_records
 from headwater.errors import Code, UsageError
 from headwater.lake import Lake
 from headwater.units import parse_duration
@@ -30,60 +37,89 @@ def run(
     target: Target = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the flows: continuously, every so often, or once. Exit 1 if any failed."""
+    """Run the flows: continuously, every so often, or once. Exit 1 if any failed, 0 when told to stop."""
+    from headwater.cli.app import app, execute
+
     if once and every:
         raise UsageError(Code.USAGE, "give --once or --every, not both")
     interval = None if every is None else _interval(every)
-    stopping = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopping.set()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-
-    def on_step(step: Any) -> None:
-        record = {
-            "event": "step",
-            "flow": step.flow,
-            "epoch": step.epoch,
-            "step": step.step,
-            "version": step.landed.version,
-            "rows": step.landed.rows,
-            "rejected": step.landed.rejected,
-        }
-        if as_json:
-            print_line(json.dumps(record))
-        else:
-            rejected = f", {step.landed.rejected} to the dead letters" if step.landed.rejected else ""
-            note(f"{step.flow}: step {step.step}, {step.landed.rows} rows{rejected}")
-
-    with Lake.open(project, target) as lake:
-        reports = lake.run(flows or (), once=once, every=interval, on_step=on_step, stopping=stopping)
+    show = Show(as_json=as_json)
+    _hush()
+    with stop_on_signals() as stopping, streams_by_thread(), Lake.open(project, target) as lake:
+        with show.showing():
+            reports = lake.run(
+                flows or (),
+                once=once,
+                every=interval,
+                on_event=show.on_event,
+                on_ready=show.on_ready,
+                stopping=stopping.asked,
+                answers=answers(get_command(app), execute),
+            )
     failed = [report for report in reports if report.error is not None]
-    records = [
-        {
-            "flow": r.flow,
-            "steps": r.steps,
-            "rows": r.rows,
-            "rejected": r.rejected,
-            "error": r.error and str(r.error),
-        }
-        for r in reports
-    ]
+    records = [report.record() for report in reports]
     if as_json:
-        print_line(json.dumps({"event": "done", "flows": records}))
+        show.line({"event": "done", "stopped": stopping.by_signal, "flows": records})
     else:
-        show_records(records, ["flow", "steps", "rows", "rejected"], as_json=False, empty="the project has no flows")
+        columns = ["flow", "state", "steps", "rows", "rejected"]
+        show_records(records, columns, as_json=False, empty="the project has no flows")
         for report in failed:
             assert report.error is not None
             note(f"{report.flow} failed:")
             show_error(report.error, as_json=False)
-    if failed:
+    if once and stopping.by_signal:
+        note("stopped before the end")
+    if (once and stopping.by_signal) or (failed and not stopping.by_signal):
         raise typer.Exit(1)
 
 
-def _interval(text: str) -> Any:
+class Stopping:
+    """Whether the run is to stop, and whether somebody outside said so."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.by_signal = False
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stopping]:
+    """The first SIGTERM or SIGINT asks the flows to stop; the second ends everything at once.
+
+    Nothing is lost by that: what a step has not committed is done again at the next start.
+    """
+    stopping = Stopping()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if stopping.by_signal:
+            _end_at_once(128 + number)
+        stopping.by_signal = True
+        stopping.asked.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_at_once(code: int) -> None:
+    from headwater.session import is_running, jvm_pid
+
+    pid = jvm_pid() if is_running() else None
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
+    os._exit(code)
+
+
+def _hush() -> None:
+    """Py4J tells the root logger, with a stack, when Spark's process has gone; what that means is said by us."""
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(logging.NullHandler())
+
+
+def _interval(text: str) -> timedelta:
     try:
         return parse_duration(text)
     except ValueError as error:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from headwater.cli.answering import here, warm
 from headwater.cli.options import ProjectPath, Target
 from headwater.cli.output import AsJson, note, print_json, show_record, show_records
+from headwater.errors import Code, UsageError, did_you_mean
 from headwater.lake import Lake
 from headwater.model import WEIGHT, At, Commit
+from headwater.sources.append.text import ENDINGS, TextFormat, parse
 from headwater.sql.rewrite import parse_time
 
 app = typer.Typer(help="The topics: what they hold, and how it got there.", no_args_is_help=True)
@@ -27,6 +31,7 @@ def list_(project: ProjectPath = Path(), target: Target = None, as_json: AsJson 
 
 
 @app.command()
+@warm
 def describe(name: Name, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
     """Show a topic: its columns, version and size."""
     with Lake.open(project, target) as lake:
@@ -34,12 +39,24 @@ def describe(name: Name, project: ProjectPath = Path(), target: Target = None, a
     if as_json:
         print_json(found)
         return
-    columns = found.pop("columns")
+    columns, schemas = found.pop("columns"), found.pop("schemas")
     show_record(found, as_json=False)
     show_records(columns, ["name", "type"], as_json=False)
+    note("versions of its payload's schema, oldest first:")
+    show_records(schemas, ["version", "found_at", "brought_by", "changes"], as_json=False, empty="none yet")
 
 
 @app.command()
+@warm
+def remap(name: Name, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
+    """Make a topic's rows anew from `_raw`, by today's selection and mapping."""
+    with Lake.open(project, target) as lake:
+        done = lake.topic(name).remap()
+    show_record(done, as_json=as_json)
+
+
+@app.command()
+@warm
 def history(
     name: Name,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the newest ones.")] = None,
@@ -65,6 +82,7 @@ def history(
 
 
 @app.command()
+@warm
 def diff(
     name: Name,
     start: Annotated[str, typer.Argument(help="A version, or a time: 2026-10-17 12:00.")],
@@ -84,6 +102,48 @@ def diff(
     show_records(ordered, columns, as_json=as_json, empty="no row came or went")
     if len(rows) > limit:
         note(f"the first {limit} rows; --limit shows more")
+
+
+@app.command()
+@warm
+def append(
+    name: Name,
+    file: Annotated[Path, typer.Argument(help="A file, or - for standard input.")] = Path("-"),
+    format: Annotated[
+        str | None, typer.Option("--format", help="json, ndjson or csv; by the file's name if not given.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Makes a repeated command safe.")] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until the topic has the rows.")] = True,
+    project: ProjectPath = Path(),
+    target: Target = None,
+    as_json: AsJson = False,
+) -> None:
+    """Append rows to a topic whose source is `append`."""
+    with Lake.open(project, target) as lake:
+        topic = lake.topic(name)
+        found = topic.append(parse(_content(file), _text_format(file, format)), key, wait=wait)
+    show_record(found, as_json=as_json)
+    if wait and not found["committed"]:
+        note(f"the rows are kept; topics.{name} is paused and takes them in when it is resumed")
+
+
+def _content(file: Path) -> bytes:
+    if str(file) == "-":
+        content: bytes = sys.stdin.buffer.read()
+        return content
+    try:
+        return here(file).read_bytes()
+    except OSError as error:
+        raise UsageError(Code.USAGE, f"can't read {file}: {error.strerror}") from error
+
+
+def _text_format(file: Path, given: str | None) -> TextFormat | None:
+    if given is None:
+        return ENDINGS.get(file.suffix.lower())
+    known = {format: format for format in ENDINGS.values()}
+    if given not in known:
+        raise UsageError(Code.INVALID_VALUE, f"there is no format '{given}'", hint=did_you_mean(given, known))
+    return known[given]
 
 
 def described(commit: Commit) -> dict[str, Any]:

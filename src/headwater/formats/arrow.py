@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.errors import Code, TerminalError, did_you_mean
+
+if TYPE_CHECKING:
+    from headwater.formats.base import Address
 
 PLAIN_TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -48,3 +56,89 @@ def spark_type(t: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(t):
         return spark_type(t.value_type)
     return t
+
+
+def fitted(rows: pa.Table, schema: pa.Schema, address: Address) -> pa.Table:
+    """The columns of `schema` in its order, missing ones as nulls; what has no place in it is an error."""
+    _refuse_unknown(rows.schema, schema, address)
+    arrays = []
+    for wanted in schema:
+        if wanted.name in rows.schema.names:
+            array = _fitted(rows[wanted.name].combine_chunks(), wanted, address)
+        else:
+            array = pa.nulls(rows.num_rows, wanted.type)
+        if array.null_count and not wanted.nullable:
+            raise TerminalError(Code.SCHEMA_MISMATCH, f"column '{wanted.name}' of {address} must have a value")
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _fitted(array: pa.Array, wanted: pa.Field, address: Address) -> pa.Array:
+    try:
+        return conformed(array, wanted.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TerminalError(
+            Code.SCHEMA_MISMATCH,
+            f"column '{wanted.name}' of {address} is {wanted.type}, and a value does not fit: {error}",
+        ) from error
+
+
+def _refuse_unknown(given: pa.Schema | pa.StructType, known: pa.Schema | pa.StructType, address: Address) -> None:
+    """Arrow's structs would lose a field that the table does not have."""
+    names = [f.name for f in known]
+    for f in given:
+        if f.name not in names:
+            raise TerminalError(
+                Code.SCHEMA_MISMATCH,
+                f"{address} has no column '{f.name}'",
+                hint=did_you_mean(f.name, names) + " (evolve the table first)",
+            )
+        wanted = known.field(f.name).type
+        inner = f.type
+        while inner.id == wanted.id and (pa.types.is_list(inner) or pa.types.is_map(inner)):
+            inner, wanted = _element(inner), _element(wanted)
+        if pa.types.is_struct(inner) and pa.types.is_struct(wanted):
+            _refuse_unknown(inner, wanted, address)
+
+
+def _element(t: pa.DataType) -> pa.DataType:
+    return t.item_type if pa.types.is_map(t) else t.value_type
+
+
+def conformed(array: pa.Array, t: pa.DataType) -> pa.Array:
+    """The array in the type, at every depth by name: fields it lacks are null, narrower types are cast.
+
+    Arrow's own cast of structs goes by position in places, so that it is not asked to.
+    """
+    if array.type.equals(t):
+        return array
+    if pa.types.is_struct(t):
+        have = {array.type.field(i).name: i for i in range(array.type.num_fields)}
+        children = [
+            conformed(_child(array, have[f.name]), f.type) if f.name in have else pa.nulls(len(array), f.type)
+            for f in t
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(t), mask=array.is_null())
+    if pa.types.is_list(t):
+        array = _compact(array)
+        values = conformed(array.values, t.value_type)
+        return pa.ListArray.from_arrays(array.offsets, values, type=t, mask=_mask(array))
+    if pa.types.is_map(t):
+        array = _compact(array)
+        keys, items = conformed(array.keys, t.key_type), conformed(array.items, t.item_type)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, type=t, mask=_mask(array))
+    return array.cast(t)
+
+
+def _child(array: pa.StructArray, index: int) -> pa.Array:
+    # `field` shows what lies under a null struct; `flatten` does not, and minds slices.
+    return array.flatten()[index]
+
+
+def _compact(array: pa.Array) -> pa.Array:
+    """The same values from offset 0, as building from offsets wants it."""
+    return pc.take(array, pa.array(range(len(array)), pa.int64())) if array.offset else array
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import Code, TerminalError, Unsupported, UsageError
+from headwater.formats.locks import writing
 from headwater.model import At, Commit, DataFile, Mark, TableStats, Version
 from headwater.session import SessionNeeds
 from headwater.spec import Layout
@@ -56,6 +57,7 @@ class Capability(Enum):
     STATISTICS = "switch Parquet statistics"
     TARGET_FILE_SIZE = "aim at a file size"
     LIGHT_READ = "read without a JVM"
+    LIGHT_APPEND = "append small batches without Spark"
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class Format:
     light: Callable[[Address, Surroundings], LightTable] | None = None
     merge_on_read: Mapping[str, str] = field(default_factory=dict)
     """The `options` of a layout that make a table merge-on-read."""
+    fence: str | None = None
+    """What keeps a late writer on another machine from committing; None: nothing does."""
 
     def can(self, capability: Capability) -> bool:
         return capability in self.capabilities
@@ -156,16 +160,20 @@ class SparkTable(ABC):
     def create(self, schema: StructType, layout: Layout | None = None) -> None:
         layout = layout or Layout()
         self._check_layout(schema, layout)
-        if self.exists():
-            raise UsageError(Code.ALREADY_EXISTS, f"{self.format.title} table {self.address} exists already")
-        self._create(schema, layout)
+        with writing(self.address):
+            if self.exists():
+                raise UsageError(Code.ALREADY_EXISTS, f"{self.format.title} table {self.address} exists already")
+            self._create(schema, layout)
 
     # --- writing: one commit each, marked by the step that makes it
 
-    def append(self, df: DataFrame, mark: Mark | None = None) -> Version:
-        """Add rows. Columns go by name; the schema must fit (call `evolve` first)."""
+    def append(self, df: DataFrame, mark: Mark | None = None, *, check: bool = True) -> Version:
+        """Add rows. Columns go by name; the schema must fit (call `evolve` first).
+
+        Without `check` it is not looked up first whether the step has landed.
+        """
         self.format.require(Capability.APPEND)
-        return self._once(mark, lambda: self._append(self._aligned(df), mark))
+        return self._once(mark if check else None, lambda: self._append(self._aligned(df), mark))
 
     def upsert(self, df: DataFrame, mark: Mark | None = None, *, keys: Sequence[str] = ()) -> Version:
         """Write rows by key (the layout's keys by default), at most one per key; `_deleted` marks deletes."""
@@ -224,17 +232,20 @@ class SparkTable(ABC):
         Columns that `schema` lacks stay. A change that can't be done in place is SCHEMA_MISMATCH.
         """
         self.format.require(Capability.ADD_COLUMNS)
-        self._evolve(schema)
+        with writing(self.address):
+            self._evolve(schema)
 
     def repartition(self, partition_by: Sequence[str]) -> None:
         """Lay out what is written from now on by other columns or expressions; files stay as they are."""
         self.format.require(Capability.EVOLVE_PARTITIONING)
-        self._repartition(tuple(partition_by))
+        with writing(self.address):
+            self._repartition(tuple(partition_by))
 
     def compact(self, target_file_size: int | None = None) -> None:
         """Join small files. Changes no row; `changes` over it gives none."""
         self.format.require(Capability.COMPACT)
-        self._compact(target_file_size or self.layout().target_file_size or DEFAULT_FILE_SIZE)
+        with writing(self.address):
+            self._compact(target_file_size or self.layout().target_file_size or DEFAULT_FILE_SIZE)
 
     def cluster(self, columns: Sequence[str] = ()) -> None:
         """Sort by z-order of the columns (the layout's by default). Changes no row."""
@@ -242,7 +253,8 @@ class SparkTable(ABC):
         columns = tuple(columns) or self.layout().z_order_by
         if not columns:
             raise UsageError(Code.USAGE, f"{self.address} has no z_order_by to cluster by")
-        self._cluster(columns)
+        with writing(self.address):
+            self._cluster(columns)
 
     def expire(self, older_than: datetime, keep: Collection[Version] = ()) -> list[Version]:
         """Forget versions older than a time, and delete what only they need; returns what went.
@@ -251,7 +263,8 @@ class SparkTable(ABC):
         (changes are read over them); and `landed` still answers for the newest step of each flow.
         """
         self.format.require(Capability.EXPIRE)
-        return self._expire(older_than, frozenset(keep))
+        with writing(self.address):
+            return self._expire(older_than, frozenset(keep))
 
     def files(self, at: At | None = None) -> list[DataFile]:
         """The live files, from the table's metadata."""
@@ -318,11 +331,9 @@ class SparkTable(ABC):
     # --- shared above the seam
 
     def _once(self, mark: Mark | None, write: Callable[[], Version]) -> Version:
-        if mark is not None:
-            landed = self.landed(mark)
-            if landed is not None:
-                return landed
-        return write()
+        with writing(self.address):
+            landed = None if mark is None else self.landed(mark)
+            return write() if landed is None else landed
 
     def _aligned(self, df: DataFrame, *, deletes: bool = False) -> DataFrame:
         from headwater.formats.frames import aligned
@@ -359,6 +370,26 @@ class LightTable(ABC):
     @abstractmethod
     def read(self, at: At | None = None, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """The rows at a version or time, as Spark would give them; timestamps are UTC microseconds."""
+
+    def append(self, rows: pa.Table, mark: Mark) -> Version:
+        """Add a small batch in one commit that Spark's side knows by its mark; a repeated step changes nothing.
+
+        Columns go by name, as in Spark's append. Where the result would not be exactly Spark's it is refused
+        (`Unsupported`) before anything is written, and Spark can be asked instead.
+        """
+        with writing(self.address):
+            return self._append(rows, mark)
+
+    def upsert(self, rows: pa.Table, keys: Sequence[str]) -> Version:
+        """Write a few rows by key, at most one per key, or delete those that `_deleted` marks; in one commit."""
+        with writing(self.address):
+            return self._upsert(rows, keys)
+
+    def _append(self, rows: pa.Table, mark: Mark) -> Version:
+        raise Unsupported(f"rows can't be appended to {self.address} without Spark")
+
+    def _upsert(self, rows: pa.Table, keys: Sequence[str]) -> Version:
+        raise Unsupported(f"rows can't be upserted into {self.address} without Spark")
 
 
 DEFAULT_FILE_SIZE = 128 * 1024 * 1024

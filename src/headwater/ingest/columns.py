@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
-    BinaryType,
+    ArrayType,
     DataType,
     DateType,
     LongType,
@@ -18,9 +18,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.formats.frames import quoted
+from headwater.formats.frames import column, quoted
 from headwater.sources.base import EventColumns
-from headwater.sources.reading import POSITION, RAW
+from headwater.sources.decoding.base import EVENT, MISFITS, POSITION, PROBLEM, RAW, UNKNOWN
 
 STANDARD: dict[str, tuple[str, DataType]] = {
     "event_id": ("id", StringType()),
@@ -35,70 +35,109 @@ STANDARD: dict[str, tuple[str, DataType]] = {
 EVENT_DATE = "event_date"
 SOURCE = "_source"
 INGESTED_AT = "_ingested_at"
-RESERVED = (EVENT_DATE, SOURCE, POSITION, INGESTED_AT, RAW)
+RESCUED = "_rescued"
+ROW = "_row"
+CONTEXT = "_context"
+"""What the source told beside the bytes, as JSON; only of records with a problem."""
+RESERVED = (EVENT_DATE, SOURCE, POSITION, INGESTED_AT, RAW, RESCUED, EVENT, PROBLEM, MISFITS, UNKNOWN, ROW, CONTEXT)
 PREFIX = "payload_"
-_NUMBER = r"^-?\d+(\.\d+)?$"
+_NUMBER = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
 _MILLISECONDS_FROM = 100_000_000_000
 
 
 @dataclass(frozen=True)
-class TopicColumn:
-    """One column of a topic; `path` leads to its value in the payload."""
+class StandardColumn:
+    """A standard column that is there: the path leads to its value in the payload, or names a column of the source."""
 
     name: str
     type: DataType
     path: tuple[str, ...]
+    from_source: bool = False
 
     @property
-    def is_standard(self) -> bool:
-        return self.name in STANDARD
+    def found(self) -> Column:
+        root = () if self.from_source else (EVENT,)
+        return F.col(".".join(map(quoted, (*root, *self.path))))
 
-    def value(self, payload: str) -> Column:
-        """Its value in the payload struct; NULL too where a standard column's text can't be read as its type."""
-        found = F.col(".".join([payload, *map(quoted, self.path)]))
-        if not self.is_standard:
-            return found
-        text = found.cast(StringType())
+    @property
+    def value(self) -> Column:
+        """NULL too where it can't be read as the column's type."""
+        text = self.found.cast(StringType())
         return _instant(text) if isinstance(self.type, TimestampType) else text.cast(self.type)
 
-    def is_unreadable(self, payload: str) -> Column:
-        """Whether the payload has a value that can't be read as the column's type."""
-        found = F.col(".".join([payload, *map(quoted, self.path)]))
-        return found.isNotNull() & self.value(payload).isNull()
+    @property
+    def is_unreadable(self) -> Column:
+        """Whether there is a value that can't be read as the column's type."""
+        return self.found.isNotNull() & column(self.name).isNull()
 
 
-def topic_columns(payload: StructType, mapped: EventColumns) -> list[TopicColumn]:
-    """The standard columns that the source maps or the payload has, then every other top-level key of the payload."""
-    standard: dict[str, TopicColumn] = {}
+@dataclass(frozen=True)
+class PayloadColumn:
+    """A top-level key of the payload and the column that it becomes."""
+
+    name: str
+    type: DataType
+    key: str
+    key_type: DataType
+
+    @property
+    def value(self) -> Column:
+        found = F.col(f"{EVENT}.{quoted(self.key)}")
+        return found if self.key_type == self.type else _renamed(found, self.key_type)
+
+
+def standard_columns(payload: StructType, extras: StructType, mapped: EventColumns) -> list[StandardColumn]:
+    """The standard columns that the source maps or the payload has."""
+    found = []
     for name, (key, data_type) in STANDARD.items():
-        told = getattr(mapped, key)
+        told = getattr(mapped, key, None)
         path = tuple(told.split(".")) if told else (name,)
         if _has(payload, path):
-            standard[name] = TopicColumn(name, data_type, path)
-    taken_as_is = {column.name for column in standard.values() if column.path == (column.name,)}
-    columns = list(standard.values())
-    used = {*RESERVED, *standard}
+            found.append(StandardColumn(name, data_type, path))
+        elif told and _has(extras, path):
+            found.append(StandardColumn(name, data_type, path, from_source=True))
+    return found
+
+
+def payload_columns(
+    payload: StructType, standard: Sequence[StandardColumn], extras: Iterable[str]
+) -> list[PayloadColumn]:
+    """Every top-level key that is not a standard column already; one that collides gets a prefix."""
+    as_is = {column.name for column in standard if column.path == (column.name,) and not column.from_source}
+    used = {name.lower() for name in (*RESERVED, *extras, *(one.name for one in standard))}
+    columns = []
     for f in payload.fields:
-        if f.name not in taken_as_is:
-            name = f"{PREFIX}{f.name}" if f.name in used else f.name
-            columns.append(TopicColumn(name, f.dataType, (f.name,)))
+        if f.name in as_is:
+            continue
+        name = f.name
+        while name.lower() in used or not name:
+            name = PREFIX + name
+        used.add(name.lower())
+        columns.append(PayloadColumn(name, unambiguous(f.dataType), f.name, f.dataType))
     return columns
 
 
-def topic_schema(columns: Sequence[TopicColumn], keep_raw: bool) -> StructType:
-    """The whole schema of a topic."""
-    fields = [StructField(column.name, column.type) for column in columns]
-    fields.append(StructField(EVENT_DATE, DateType()))
-    fields += [StructField(SOURCE, StringType()), StructField(POSITION, StringType())]
+def system_fields(extras: StructType, *, rescued: bool, keep_raw: bool) -> list[StructField]:
+    """The columns that every topic of a source has, after those of its events."""
+    fields = [
+        StructField(EVENT_DATE, DateType()),
+        StructField(SOURCE, StringType()),
+        StructField(POSITION, StringType()),
+    ]
+    fields += [StructField(f.name, f.dataType) for f in extras.fields]
     fields.append(StructField(INGESTED_AT, TimestampType()))
+    if rescued:
+        fields.append(StructField(RESCUED, StringType()))
     if keep_raw:
+        from pyspark.sql.types import BinaryType
+
         fields.append(StructField(RAW, BinaryType()))
-    return StructType(fields)
+    return fields
 
 
-def known_payload(topic: StructType) -> StructType:
-    """What a topic's schema tells of its payload's: all but the types of standard columns, which are read as text."""
-    used = {*RESERVED, *STANDARD}
+def known_payload(topic: StructType, extras: Iterable[str]) -> StructType:
+    """What a topic's own columns tell of its payload, where nothing else does."""
+    used = {*RESERVED, *STANDARD, *extras}
     fields: list[StructField] = []
     for f in topic.fields:
         if f.name in used:
@@ -109,12 +148,52 @@ def known_payload(topic: StructType) -> StructType:
 
 
 def with_standard_as_text(payload: StructType) -> StructType:
-    """The schema to decode by: standard columns come as text, whatever they are in JSON."""
-    return StructType([StructField(f.name, _text_if_standard(f)) for f in payload.fields])
+    """The schema to decode text by: standard columns come as text, whatever they look like."""
+    return StructType([StructField(f.name, StringType() if f.name in STANDARD else f.dataType) for f in payload.fields])
 
 
-def _text_if_standard(field: StructField) -> DataType:
-    return StringType() if field.name in STANDARD else field.dataType
+# --- keys that differ only in case
+
+
+def has_twins(data_type: DataType) -> bool:
+    """Whether a struct in it has two fields whose names differ only in case."""
+    if isinstance(data_type, ArrayType):
+        return has_twins(data_type.elementType)
+    if not isinstance(data_type, StructType):
+        return False
+    names = [f.name.lower() for f in data_type.fields]
+    return len(set(names)) < len(names) or any(has_twins(f.dataType) for f in data_type.fields)
+
+
+def unambiguous(data_type: DataType) -> DataType:
+    """The type with a prefix before the names that differ from an earlier one only in case."""
+    if isinstance(data_type, ArrayType):
+        return ArrayType(unambiguous(data_type.elementType))
+    if not isinstance(data_type, StructType):
+        return data_type
+    fields: list[StructField] = []
+    used: set[str] = set()
+    for f in data_type.fields:
+        name = f.name
+        while name.lower() in used or not name:
+            name = PREFIX + name
+        used.add(name.lower())
+        fields.append(StructField(name, unambiguous(f.dataType)))
+    return StructType(fields)
+
+
+def _renamed(value: Column, given: DataType) -> Column:
+    """The value under its unambiguous type."""
+    wanted = unambiguous(given)
+    if given == wanted:
+        return value
+    if isinstance(given, ArrayType):
+        element = given.elementType
+        return F.transform(value, lambda one: _renamed(one, element))
+    assert isinstance(given, StructType) and isinstance(wanted, StructType)
+    pairs = zip(given.fields, wanted.fields, strict=True)
+    fields = [_renamed(value.getField(old.name), old.dataType).alias(new.name) for old, new in pairs]
+    return F.when(value.isNotNull(), F.struct(*fields))
 
 
 def _instant(text: Column) -> Column:
@@ -124,8 +203,8 @@ def _instant(text: Column) -> Column:
     return F.when(text.rlike(_NUMBER), F.timestamp_seconds(seconds)).otherwise(text.cast("timestamp"))
 
 
-def _has(payload: StructType, path: tuple[str, ...]) -> bool:
-    at: DataType = payload
+def _has(struct: StructType, path: tuple[str, ...]) -> bool:
+    at: DataType = struct
     for part in path:
         if not isinstance(at, StructType) or part not in at.names:
             return False

@@ -1,37 +1,50 @@
-"""From raw records to rows of a topic, one commit a step; what can't be taken in becomes a dead letter."""
+"""From records to a topic's rows, one commit a step; what can't be taken in becomes a dead letter.
+
+A step is first tried in one pass, on the assumption that every record is fine and brings nothing unknown. Each row
+carries a tripwire: the first record of which that is not true ends the job before its commit. Then the step is
+done with care: what is new is detected, the table gets room for it, dead letters are kept, and the rest is committed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
 
 from headwater.deadletters import DeadLetters
-from headwater.flows import Landed
-from headwater.formats.base import SparkTable
-from headwater.formats.frames import column
-from headwater.ingest.columns import (
-    EVENT_DATE,
-    INGESTED_AT,
-    SOURCE,
-    TopicColumn,
-    known_payload,
-    topic_columns,
-    topic_schema,
-    with_standard_as_text,
-)
-from headwater.ingest.detect import CORRUPT, detect, joined, parse_hints
+from headwater.errors import Code, TerminalError, Unsupported
+from headwater.flows import Intent, Landed
+from headwater.formats.base import Capability, LightTable, SparkTable
+from headwater.formats.frames import AddColumn, column, local_frame, schema_changes
+from headwater.ingest.columns import CONTEXT, EVENT_DATE, INGESTED_AT, has_twins, known_payload
+from headwater.ingest.deduplicate import deduplicated, require_columns
+from headwater.ingest.pipeline import Pipeline, Shaped
+from headwater.ingest.schemas import SchemaLog, SchemaVersion, hinted, joined, nullable
 from headwater.model import Mark, Version
-from headwater.sources.base import EventColumns, SourceSpec
-from headwater.sources.reading import POSITION, RAW
-from headwater.spec import Topic, layout_of
+from headwater.sources.decoding.base import POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
+from headwater.sparkerrors import reason
+from headwater.spec import layout_of
 
-_EVENT = "_event"
-_REASON = "reason"
-_MESSAGE = "message"
-_ANY_OBJECT = "map<string,string>"
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SAMPLE = 1000
+"""Records that the first schema is detected from."""
+LIGHT_ROWS = 10_000
+"""Up to so many records a step is collected and committed by the format's light library."""
+LIGHT_BYTES = 16 * 1024 * 1024
+WARY_STEPS = 20
+"""Steps that are done with care at once after one that tripped over a record that can't be taken in."""
+FILE_BYTES = 64 * 1024 * 1024
+"""Source bytes that make a file of their own."""
+_TRIPPED = "HEADWATER_TRIPPED"
 
 
 class TopicTarget:
@@ -39,85 +52,333 @@ class TopicTarget:
 
     def __init__(
         self,
-        topic: Topic,
-        source: SourceSpec,
+        pipeline: Pipeline,
+        decoder: Decoder,
         table: SparkTable,
         dead_letters: DeadLetters,
+        schemas: SchemaLog,
+        *,
         created: Callable[[], None],
+        declared: StructType | None = None,
+        hints: StructType | None = None,
+        guard: Callable[[], None] = lambda: None,
     ) -> None:
-        self._topic = topic
-        self._source = source
-        self._mapped: EventColumns = getattr(source, "columns", EventColumns())
+        self._pipeline = pipeline
+        self._topic = pipeline.topic
+        self._decoder = decoder
         self._table = table
         self._dead_letters = dead_letters
+        self._schemas = schemas
         self._created = created
+        self._declared = None if declared is None else nullable(declared)
+        self._hints = hints
+        self._guard = guard
+        self._version: SchemaVersion | None = None
+        self._columns: StructType | None = None
+        self._wary = 0
+        self._light: LightTable | None = None
+        if table.format.can(Capability.LIGHT_APPEND) and table.format.light is not None:
+            self._light = table.format.light(table.address, table.around)
+
+    # --- a flow's target
 
     def landed(self, mark: Mark) -> Version | None:
         return self._table.landed(mark) if self._table.exists() else None
 
-    def commit(self, raw: DataFrame, mark: Mark) -> Landed:
-        """Keep what can't be taken in, then append the rest: a step whose commit has landed has both."""
-        payload = self._payload_of(raw)
-        columns = topic_columns(payload, self._mapped)
-        decoded = _decode(raw, payload, columns)
-        total, rejected = _count(decoded)
-        self._make_room(topic_schema(columns, self._topic.keep_raw))
-        if rejected:
-            bad = decoded.where(F.col(_REASON).isNotNull())
-            kept = bad.select(F.col(RAW).alias("raw"), F.col(POSITION).alias("position"), _REASON, _MESSAGE)
-            self._dead_letters.put(kept, self._topic.name, self._source.name, mark)
-        version = self._table.append(self._rows(decoded, columns), mark)
-        return Landed(version, total - rejected, rejected)
+    def commit(self, records: DataFrame, intent: Intent, mark: Mark) -> Landed:
+        known = self._known(records, mark)
+        if _is_small(intent) and self._light is not None:
+            done = self._commit_small(records, known, mark)
+            if done is not None:
+                return done
+        if self._wary == 0:
+            try:
+                return self._commit_at_once(records, known, intent, mark)
+            except Exception as error:
+                if _TRIPPED not in reason(error):
+                    raise
+                self._wary = WARY_STEPS
+        self._wary -= 1
+        return self._commit_with_care(records, known, intent, mark)
 
-    def _payload_of(self, raw: DataFrame) -> StructType:
-        """The payload's schema: what the table has, and what these records bring."""
-        hints = parse_hints(raw.sparkSession, getattr(self._source, "schema_hints", None))
-        declared = parse_hints(raw.sparkSession, getattr(self._source, "schema_", None))
-        found = declared or detect(raw.select(F.col(RAW).cast(StringType())), hints)
-        known = known_payload(self._table.schema()) if self._table.exists() else StructType()
-        return with_standard_as_text(joined(known, found, self._table.format))
+    # --- the three ways
+
+    def _commit_at_once(self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: Mark) -> Landed:
+        """One pass: decode, shape and write; the first odd record ends it before the commit."""
+        shaped = self._shaped(records, known, quick=True)
+        self._make_room(shaped.schema)
+        odd = F.col(PROBLEM).isNotNull() | F.col(UNKNOWN)
+        tripwire = F.when(odd, F.raise_error(F.lit(_TRIPPED)).cast("string")).otherwise(column(POSITION))
+        wired = shaped.frame.withColumn(POSITION, tripwire)
+        return self._append(wired.select(*shaped.rows), intent, mark)
+
+    def _commit_with_care(self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: Mark) -> Landed:
+        """What is new is learnt first, what can't be taken in is kept, the rest is committed."""
+        with ExitStack() as held:
+            # Computed once: what is told of an event holds for the next pass, whatever a mapper does meanwhile.
+            shaped = self._shaped(records, known)
+            frame = held.enter_context(_kept(shaped.frame))
+            before = self._decoder.learnt
+            learnt = self._learnt(frame, known, mark)
+            if learnt is not known or self._decoder.learnt != before:
+                shaped = self._shaped(records, learnt)
+                frame = held.enter_context(_kept(shaped.frame))
+            self._make_room(shaped.schema)
+            rejected = self._reject(frame.where(F.col(PROBLEM).isNotNull()).select(*_letter()), mark)
+            if not rejected and learnt is known:
+                self._wary = 0
+            done = self._append(frame.where(F.col(PROBLEM).isNull()).select(*shaped.rows), intent, mark)
+        return Landed(done.version, done.rows, rejected)
+
+    def _commit_small(self, records: DataFrame, known: SchemaVersion, mark: Mark) -> Landed | None:
+        """The few rows come to the driver, and the format's light library commits them; None where it can't."""
+        assert self._light is not None
+        shaped = self._shaped(records, known, quick=True, stamp=False)
+        rows = _collected(shaped.frame)
+        if _has_odd(rows):
+            shaped = self._shaped(records, known, stamp=False)
+            before = self._decoder.learnt
+            learnt = self._learnt(shaped.frame, known, mark)
+            if learnt is not known or self._decoder.learnt != before:
+                shaped = self._shaped(records, learnt, stamp=False)
+            rows = _collected(shaped.frame)
+        self._make_room(shaped.schema)
+        bad, rows = _split(_stamped(rows))
+        rejected = 0
+        if bad.num_rows:
+            beside = local_frame(self._table.spark, bad.select([RAW, POSITION, PROBLEM, CONTEXT]))
+            rejected = self._reject(beside.select(*_letter()), mark)
+        if self._topic.deduplicate_by and rows.num_rows:
+            rows = self._first_of_their_kind(rows, shaped.schema)
+        self._guard()
+        try:
+            version = self._light.append(rows.select(shaped.schema.names), mark)
+        except Unsupported:
+            self._light = None
+            return None
+        return Landed(version, rows.num_rows, rejected)
+
+    def _first_of_their_kind(self, rows: pa.Table, schema: StructType) -> pa.Table:
+        """Deduplicated by their positions and keys alone: the rows themselves stay here."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        require_columns(self._topic, schema.names)
+        names = [POSITION, *(name for name in self._topic.deduplicate_by if name != POSITION)]
+        keys = local_frame(self._table.spark, rows.select(names))
+        kept = deduplicated(keys, self._topic, self._table, datetime.now(timezone.utc)).select(column(POSITION))
+        positions = pa.array([row[0] for row in kept.collect()], pa.string())
+        return rows.filter(pc.is_in(rows[POSITION], positions))
+
+    def _append(self, rows: DataFrame, intent: Intent, mark: Mark) -> Landed:
+        if self._topic.deduplicate_by and self._version is not None:
+            rows = deduplicated(rows, self._topic, self._table, datetime.now(timezone.utc))
+        if intent.bytes is not None:
+            rows = rows.coalesce(max(1, math.ceil(intent.bytes / FILE_BYTES)))
+        self._guard()
+        version = self._table.append(rows, mark, check=self._topic.delivery == "exactly_once")
+        made = next((commit for commit in self._table.history(5) if commit.version == version), None)
+        return Landed(version, made.rows_added if made is not None else None)
+
+    def _reject(self, bad: DataFrame, mark: Mark) -> int:
+        """Keep what can't be taken in; how many."""
+        if self._topic.schema_.mismatch == "fail":
+            first = bad.where(F.col("reason") == SCHEMA).first()
+            if first is not None:
+                raise TerminalError(
+                    Code.SCHEMA_MISMATCH,
+                    f"topics.{self._topic.name}: {first['message']} (at {first['position']})",
+                    where=self._topic.where,
+                    hint="tell the type in the source's schema_hints, or set schema.mismatch to quarantine",
+                )
+        return self._dead_letters.put(bad, self._topic.name, self._topic.from_, mark)
+
+    # --- schemas
+
+    def _shaped(self, records: DataFrame, known: SchemaVersion, *, quick: bool = False, stamp: bool = True) -> Shaped:
+        if has_twins(known.payload):
+            # Only so can two keys that differ in case be told apart; what is written has other names.
+            records.sparkSession.conf.set("spark.sql.caseSensitive", "true")
+        watch = self._new_column != "ignore"
+        return self._pipeline.shaped(
+            records, self._decoder, known.payload, known.adopted, watch=watch, quick=quick, stamp=stamp
+        )
+
+    @property
+    def _new_column(self) -> str:
+        policy = self._topic.schema_
+        if self._declared is not None and "new_column" not in policy.model_fields_set:
+            return "ignore"
+        return policy.new_column
+
+    def _known(self, records: DataFrame, mark: Mark) -> SchemaVersion:
+        """What is known of the payload; the first time, what a sample of these records tells."""
+        if self._version is None:
+            self._version = self._with_declared(self._schemas.last(), mark)
+        if self._version is None:
+            if self._declared is not None:
+                first, brought_by = self._declared, "declared"
+            else:
+                first, brought_by = hinted(self._decoder.detect(records.limit(SAMPLE)), self._hints), "first records"
+                if not self._topic.mappers and self._table.exists() and not self._table.read().isEmpty():
+                    told = known_payload(self._table.schema(), self._pipeline.extras.names)
+                    first, brought_by = joined(told, first, self._table.format), "the topic's table"
+            if not first.fields:  # nothing could be read: the next records are asked again
+                return SchemaVersion(0, first, first, "nothing")
+            self._version = self._schemas.add(None, first, first, brought_by, mark.step)
+        return self._version
+
+    def _with_declared(self, last: SchemaVersion | None, mark: Mark) -> SchemaVersion | None:
+        """A declared schema may have grown since."""
+        if last is None or self._declared is None:
+            return last
+        payload = joined(last.payload, self._declared, self._table.format)
+        if not list(schema_changes(last.payload, payload)):
+            return last
+        adopted = joined(last.adopted, self._declared, self._table.format)
+        return self._schemas.add(last, payload, adopted, "declared", mark.step)
+
+    def _learnt(self, frame: DataFrame, known: SchemaVersion, mark: Mark) -> SchemaVersion:
+        """What these records bring, by the topic's policy; the same version if that is nothing."""
+        last = self._schemas.last()
+        if last is not None and last.version > known.version:  # a remap has learnt something meanwhile
+            known = self._version = last
+        odd = frame.where(F.col(UNKNOWN) | (F.col(f"{PROBLEM}.reason") == SCHEMA))
+        found = self._decoder.detect(odd)
+        if self._hints is not None:  # a hint tells a column's first type; it may be widened like any other
+            hints = StructType([f for f in self._hints.fields if f.name not in known.payload.names])
+            found = hinted(found, hints)
+        payload = joined(known.payload, found, self._table.format)
+        changes = list(schema_changes(known.payload, payload))
+        if not changes:
+            return known
+        if self._new_column == "fail":
+            new = SchemaVersion(0, payload, payload, "")
+            raise TerminalError(
+                Code.SCHEMA_MISMATCH,
+                f"topics.{self._topic.name}: records bring what the topic does not know: "
+                f"{', '.join(_names(known.payload, new.payload))}",
+                where=self._topic.where,
+                hint="set schema.new_column to add, rescue or ignore",
+            )
+        adopted = known.adopted if self._new_column == "rescue" else payload
+        if self._new_column == "ignore":  # a type was widened, and that is all that is taken
+            payload = joined(known.payload, _only_known(found, known.payload), self._table.format)
+            adopted = payload
+            if not list(schema_changes(known.payload, payload)):
+                return known
+        self._version = self._schemas.add(known, payload, adopted, f"step {mark.step}", mark.step)
+        return self._version
 
     def _make_room(self, schema: StructType) -> None:
-        if self._table.exists():
-            self._table.evolve(schema)
+        if self._columns == schema:
             return
-        self._table.create(schema, layout_of(self._topic))
-        self._created()
+        if self._table.exists():
+            self._evolve(schema)
+        else:
+            self._table.create(self._with_layout(schema), layout_of(self._topic))
+            self._created()
+        self._columns = schema
 
-    def _rows(self, decoded: DataFrame, columns: list[TopicColumn]) -> DataFrame:
-        good = decoded.where(F.col(_REASON).isNull())
-        shaped = good.select(
-            *[one.value(_EVENT).cast(one.type).alias(one.name) for one in columns],
-            F.lit(self._source.name).alias(SOURCE),
-            column(POSITION),
-            F.current_timestamp().alias(INGESTED_AT),
-            *([column(RAW)] if self._topic.keep_raw else []),
-        )
-        happened = column("event_timestamp") if "event_timestamp" in shaped.columns else F.lit(None)
-        return shaped.withColumn(EVENT_DATE, F.to_date(F.coalesce(happened, column(INGESTED_AT))))
+    def _with_layout(self, schema: StructType) -> StructType:
+        """As long as no event could be read, the columns that the layout names are there as text."""
+        if self._version is not None:
+            return schema
+        layout = layout_of(self._topic)
+        named = (*layout.partition_by, *layout.z_order_by, *layout.parquet.bloom_filter)
+        missing = [name for name in named if name.isidentifier() and name not in schema.names]
+        return StructType([*schema.fields, *(StructField(name, StringType()) for name in dict.fromkeys(missing))])
 
-
-def _decode(raw: DataFrame, payload: StructType, columns: list[TopicColumn]) -> DataFrame:
-    """Adds the event as a struct and, where it can't be taken in, the reason and a sentence about it."""
-    schema = StructType([*payload.fields, StructField(CORRUPT, StringType())])
-    text = F.col(RAW).cast(StringType())
-    event = F.from_json(text, schema, {"columnNameOfCorruptRecord": CORRUPT})
-    decoded = raw.withColumn(_EVENT, event)
-    broken = F.col(f"{_EVENT}.{CORRUPT}").isNotNull()
-    no_object = F.col(_EVENT).isNull() | (broken & F.from_json(text, _ANY_OBJECT).isNull())
-    reason = F.when(no_object, F.lit("decode")).when(broken, F.lit("schema"))
-    message = F.when(no_object, F.lit("not a JSON object")).when(
-        broken, F.lit("a value does not fit its column's type")
-    )
-    for one in columns:
-        if one.is_standard:
-            unreadable = one.is_unreadable(_EVENT)
-            reason = reason.when(unreadable, "schema")
-            message = message.when(unreadable, f"{one.name} can't be read as {one.type.simpleString()}")
-    return decoded.withColumn(_REASON, reason).withColumn(_MESSAGE, message)
+    def _evolve(self, schema: StructType) -> None:
+        try:
+            self._table.evolve(schema)
+        except TerminalError as error:
+            # A flow that is rebuilt may bring other types: an empty table is made anew.
+            if error.code is not Code.SCHEMA_MISMATCH or not self._table.read().isEmpty():
+                raise
+            self._table.drop()
+            self._table.create(schema, layout_of(self._topic))
 
 
-def _count(decoded: DataFrame) -> tuple[int, int]:
-    found = decoded.agg(F.count(F.lit(1)), F.count(_REASON)).first()
-    assert found is not None
-    return int(found[0]), int(found[1])
+def _is_small(intent: Intent) -> bool:
+    rows, size = intent.rows, intent.bytes
+    if rows is None and size is None:
+        return False
+    return (rows is None or rows <= LIGHT_ROWS) and (size is None or size <= LIGHT_BYTES)
+
+
+def _collected(frame: DataFrame) -> pa.Table:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    batches = frame._collect_as_arrow()
+    return pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()
+
+
+def _stamped(rows: pa.Table) -> pa.Table:
+    """With the time of arrival, and the date of those that have no time of their own."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    now = datetime.now(timezone.utc)
+    for name, value in ((INGESTED_AT, now), (EVENT_DATE, now.date())):
+        at = rows.schema.get_field_index(name)
+        field = rows.schema.field(at)
+        if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
+            rows = rows.set_column(at, field, pc.fill_null(rows[name], pa.scalar(value, field.type)))
+    return rows
+
+
+def _has_odd(rows: pa.Table) -> bool:
+    """Whether a record may bring something new: an unknown key, or a type that may be widened."""
+    import pyarrow.compute as pc
+
+    if pc.any(rows[UNKNOWN]).as_py():
+        return True
+    return SCHEMA in pc.unique(pc.struct_field(rows[PROBLEM], "reason")).to_pylist()
+
+
+def _split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Those with a problem, and the others."""
+    import pyarrow.compute as pc
+
+    is_bad = pc.is_valid(rows[PROBLEM])
+    return rows.filter(is_bad), rows.filter(pc.invert(is_bad))
+
+
+def _letter() -> list[Column]:
+    """What is kept of a record that can't be taken in."""
+    return [
+        F.col(RAW).alias("raw"),
+        F.col(POSITION).alias("position"),
+        F.col(f"{PROBLEM}.reason").alias("reason"),
+        F.col(f"{PROBLEM}.message").alias("message"),
+        F.col(CONTEXT).alias("context"),
+    ]
+
+
+@contextmanager
+def _kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """The frame's rows, computed once."""
+    frame.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield frame
+    finally:
+        frame.unpersist()
+
+
+def _names(known: StructType, new: StructType) -> list[str]:
+    return [
+        ".".join((*change.parent, change.field.name)) if isinstance(change, AddColumn) else ".".join(change.path)
+        for change in schema_changes(known, new)
+    ]
+
+
+def _only_known(found: DataType, known: DataType) -> Any:
+    """What is found of what is known, at any depth."""
+    if isinstance(found, StructType) and isinstance(known, StructType):
+        kept = [f for f in found.fields if f.name in known.names]
+        return StructType([StructField(f.name, _only_known(f.dataType, known[f.name].dataType)) for f in kept])
+    if isinstance(found, ArrayType) and isinstance(known, ArrayType):
+        return ArrayType(_only_known(found.elementType, known.elementType))
+    return found

@@ -11,11 +11,14 @@ from headwater.errors import Code, Problem, UsageError, Where, did_you_mean
 from headwater.model import Kind
 from headwater.project.build import Built
 from headwater.project.capabilities import capability_problems
-from headwater.project.columns import column_problems, declared_columns
+from headwater.project.columns import STANDARD, column_problems, columns_of, declared_columns
 from headwater.project.definition import Project
 from headwater.project.graph import Graph, Name, cycle_problems, graph_of, named, sql_line
+from headwater.project.signatures import function_problems
+from headwater.sources.files.config import FilesSource
 from headwater.sources.postgres_cdc.config import PostgresCdcSource
 from headwater.spec import Topic
+from headwater.sql.conditions import column_paths, misspelt
 from headwater.sql.references import InvalidSql, parse_condition
 
 SCHEMES = ("file", "s3", "s3a", "abfss", "gs", "hdfs")
@@ -34,6 +37,7 @@ def check_project(project: Project, broken: Mapping[str, Collection[str]] | None
         *_setting_problems(project),
         *_source_problems(project),
         *_topic_problems(project, {*project.sources, *more.get("sources", ())}),
+        *function_problems(project.functions, list(project.topics.values()), project.root),
         *_table_problems(project, graph),
         *_view_problems(graph),
         *_temporal_problems(project, graph),
@@ -87,6 +91,14 @@ def _source_problems(project: Project) -> Iterator[Problem]:
             ddl = getattr(source, "schema_" if key == "schema" else key, None)
             if ddl is not None:
                 yield from _caught(project.place(f"sources.{name}.{key}"), declared_columns, ddl)
+        readers = [topic for topic in project.topics.values() if topic.from_ == name]
+        if isinstance(source, FilesSource) and source.after != "keep":
+            for topic in readers[1:]:
+                message = (
+                    f"'{name}' clears its files away (`after: {source.after}`), and topics.{readers[0].name} reads it"
+                )
+                hint = "give each topic a folder of its own, or keep the files"
+                yield Problem(Code.INVALID_VALUE, message, project.place(f"topics.{topic.name}.from"), hint)
 
 
 def _topic_problems(project: Project, sources: Collection[str]) -> Iterator[Problem]:
@@ -105,7 +117,23 @@ def _topic_problems(project: Project, sources: Collection[str]) -> Iterator[Prob
                 yield Problem(Code.UNKNOWN_REFERENCE, message, project.place(f"{path}.mappers"), hint)
         if topic.filter is not None and topic.filter not in filters:
             yield from _condition(project, topic.filter, f"{path}.filter")
+            yield from _filter_problems(project, topic, f"{path}.filter")
         yield from _captured_problems(project, path, topic)
+
+
+def _filter_problems(project: Project, topic: Topic, path: str) -> Iterator[Problem]:
+    """Names that look like a standard column's; whether the payload has a key is for the records to tell."""
+    if topic.filter is None:
+        return
+    try:
+        named = column_paths(topic.filter)
+    except InvalidSql:
+        return
+    declared = columns_of(project, topic) or ()
+    for column in named:
+        hint = None if column[0] in declared else misspelt(column, STANDARD)
+        if hint is not None:
+            yield Problem(Code.INVALID_SQL, f"no column '{column[0]}'", project.place(path), hint)
 
 
 def _captured_problems(project: Project, path: str, topic: Topic) -> Iterator[Problem]:

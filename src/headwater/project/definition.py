@@ -12,11 +12,10 @@ from headwater.decorators import Registered
 from headwater.errors import Where
 from headwater.formats.base import Surroundings
 from headwater.model import Kind
+from headwater.project.files import HOME
 from headwater.sources.base import SourceSpec
 from headwater.spec import Alert, Export, Monitor, Relation, Settings, Table, Topic, View
 from headwater.spec.base import Trigger
-
-HOME = ".headwater"
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 

@@ -15,6 +15,7 @@ from headwater.formats.matrix import matrix_markdown
 from headwater.project.build import KINDS
 from headwater.registry import Registry
 from headwater.secret import Secret
+from headwater.sources.kafka.config import Start
 from headwater.spec import Definition, Settings
 from headwater.spec.base import Count, Duration, Interval, Names, Options, Size, Trigger
 from headwater.spec.settings import State
@@ -24,6 +25,7 @@ _BLOCK = re.compile(r"<!-- (codes|formats|keys \w+) -->.*?<!-- end -->", re.DOTA
 
 _WORDS: list[tuple[Any, str]] = [
     (Trigger, "`continuous`, `once` or a duration"),
+    (Start, "`earliest`, `latest`, a time or offsets"),
     (State, "text"),
     (Duration, "duration"),
     (Interval, "duration"),

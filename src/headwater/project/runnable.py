@@ -8,11 +8,8 @@ from headwater.errors import Code, Problem
 from headwater.project.definition import Project
 from headwater.spec import Definition, Topic
 
-SOURCES = frozenset({"files"})
+SOURCES = frozenset({"append", "files", "kafka"})
 """Types of sources that topics can be fed from."""
-
-TOPIC_KEYS = ("include_events", "exclude_events", "filter", "mappers", "deduplicate_by", "schema_")
-"""Keys of a topic that are not acted on; a topic that sets one is refused rather than run without it."""
 
 SECTIONS = frozenset({"sources", "topics", "catalogs"})
 """Sections of the project file whose definitions run."""
@@ -28,10 +25,6 @@ def not_runnable_because(project: Project, topic: Topic) -> str | None:
     source = project.sources.get(topic.from_)
     if source is not None and source.type not in SOURCES:
         return f"topics.{topic.name} can't run yet: its source is of type {source.type}"
-    default = Topic.model_validate({"from": topic.from_})
-    asked = [key.rstrip("_") for key in TOPIC_KEYS if getattr(topic, key) != getattr(default, key)]
-    if asked:
-        return f"topics.{topic.name} can't run yet: it sets {', '.join(f'`{key}`' for key in asked)}"
     return None
 
 

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 import structlog
-from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError, TransientError, UsageError, did_you_mean
-from headwater.flows import Flow, StepDone
-from headwater.runtime.topics import flow_name, topic_flow, topic_name
-from headwater.session import fork
-from headwater.sparkerrors import as_headwater_error
-from headwater.spec.base import Trigger
+from headwater.errors import Code, HeadwaterError, TerminalError
+from headwater.runtime.door import Answers, Door
+from headwater.runtime.holders import Holder
+from headwater.runtime.keeper import Keeper
+from headwater.runtime.leases import Lease
+from headwater.runtime.plans import Plan, named
+from headwater.runtime.reports import FlowEvent, FlowReport, FlowState
+from headwater.runtime.tending import Tending
+from headwater.runtime.topics import topic_plan
+from headwater.session import jvm_pid
 from headwater.warehouse import Warehouse
 
-POLL = timedelta(seconds=1)
-"""How often a continuous flow looks for something new."""
-BACK_OFF = (1.0, 60.0)
-"""Seconds before the first and at most before any further try after a transient error."""
+UNWINDING = 3.0
+"""Seconds that cancelled steps may take to come to an end, before Spark is ended under them and again after that."""
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass
-class FlowReport:
-    """What a flow has done in this run."""
-
-    flow: str
-    steps: int = 0
-    rows: int = 0
-    rejected: int = 0
-    error: HeadwaterError | None = None
+def _nothing(_: object = None) -> None:
+    pass
 
 
 @dataclass
@@ -44,80 +40,140 @@ class Runner:
     warehouse: Warehouse
     every: timedelta | None = None
     once: bool = False
-    on_step: Callable[[StepDone], None] = lambda step: None
+    on_event: Callable[[FlowEvent], None] = _nothing
     stopping: threading.Event = field(default_factory=threading.Event)
+    on_ready: Callable[[Sequence[FlowReport]], None] = _nothing
+    """Called when Spark is up and the flows begin, with what they will report."""
+    answers: Answers | None = None
+    """Runs commands that come in by the socket; where there is none, or the run comes to an end, nobody listens."""
 
     def run(self, flows: Sequence[str] = ()) -> list[FlowReport]:
-        """Run the named flows (all by default); returns when they are done or `stop` was called."""
-        reports = [FlowReport(name) for name in self._chosen(flows)]
+        """Run the named flows (all by default); returns when they are done or `stopping` is set.
+
+        A flow that another runner holds is refused, in its report; the others run.
+        """
+        plans = self._chosen(flows)
+        reports = {plan.flow: FlowReport(plan.flow) for plan in plans}
+        holder = Holder.here()
+        tending = Tending(self.warehouse.state, holder, self.warehouse.project.settings.runtime.lease)
+        taken = [plan for plan in plans if self._take(plan, reports[plan.flow], tending)]
+        door = None if self.answers is None or self.once else Door(self.warehouse.project, self.answers)
+        try:
+            if taken:
+                tending.start()
+                self._run(taken, reports, tending, door)
+        finally:
+            if door is not None:
+                door.close()
+            tending.end()
+        return list(reports.values())
+
+    def _run(self, plans: Sequence[Plan], reports: dict[str, FlowReport], tending: Tending, door: Door | None) -> None:
         spark = self.warehouse.spark  # started here, so that its failure is one failure and not one per flow
+        tending.holder = tending.holder.with_jvm(jvm_pid())
+        tending.renew()
+        keepers = [
+            Keeper(
+                plan,
+                spark,
+                tending.leases[plan.flow],
+                "once" if self.once else self.every or plan.trigger,
+                reports[plan.flow],
+                self._tell,
+                self.stopping,
+                tending.control(plan.flow),
+            )
+            for plan in plans
+        ]
+        tending.keepers = keepers
+        if door is not None:
+            tending.also = door.open  # again and again: the runner that has the door may leave before this one
+        self.on_ready(list(reports.values()))
         threads = [
-            threading.Thread(target=self._keep, args=(report, fork(spark)), name=report.flow, daemon=True)
-            for report in reports
+            threading.Thread(
+                target=keeper.run,
+                args=(partial(self._turn_of, keeper, keepers),),
+                name=keeper.plan.flow,
+                daemon=True,
+            )
+            for keeper in keepers
         ]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            while thread.is_alive():  # a join without a time-out would not let a signal through
-                thread.join(timeout=0.2)
-        return reports
+        stuck = self._await(threads, keepers, tending.holder)
+        for keeper in keepers:
+            if keeper.plan.flow in stuck:
+                # It may still write until the process ends: the lease is left to whoever finds the process dead.
+                tending.leases.pop(keeper.plan.flow)
 
-    def stop(self) -> None:
-        self.stopping.set()
+    def _chosen(self, flows: Sequence[str]) -> list[Plan]:
+        wanted = {named(self.warehouse.project, flow) for flow in flows}
+        plans = [topic_plan(self.warehouse, topic) for topic in self.warehouse.project.topics.values()]
+        return [plan for plan in plans if not wanted or plan.flow in wanted]
 
-    def _chosen(self, flows: Sequence[str]) -> list[str]:
-        known = {flow_name(name): name for name in self.warehouse.project.topics}
-        chosen = []
-        for flow in flows:
-            name = flow if flow in known else flow_name(flow)
-            if name not in known:
-                raise UsageError(Code.UNKNOWN_FLOW, f"there is no flow '{flow}'", hint=did_you_mean(flow, known))
-            chosen.append(name)
-        return chosen or list(known)
+    def _take(self, plan: Plan, report: FlowReport, tending: Tending) -> bool:
+        """Take the flow's lease; whether it is ours."""
+        try:
+            lease = Lease.take(tending.state, plan.flow, tending.holder, tending.duration)
+        except HeadwaterError as error:
+            report.state, report.error = FlowState.FAILED, error
+            self._tell(FlowEvent("failed", plan.flow, {"error": str(error), "code": str(error.code)}))
+            return False
+        tending.leases[plan.flow] = lease
+        tending.reports.append(report)
+        return True
 
-    def _keep(self, report: FlowReport, spark: SparkSession) -> None:
-        """One flow's loop. An error that may go away is tried again; any other ends this flow alone."""
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", report.flow)
-        trigger = self._trigger(report.flow)
-        delay = BACK_OFF[0]
-        flow: Flow | None = None
-        while not self.stopping.is_set():
-            try:
-                flow = flow or topic_flow(self.warehouse, topic_name(report.flow), spark)
-                worked = self._steps(flow, report)
-                delay, report.error = BACK_OFF[0], None
-                if trigger == "once":
-                    return
-                if isinstance(trigger, timedelta):
-                    self.stopping.wait(trigger.total_seconds())
-                elif not worked:
-                    self.stopping.wait(POLL.total_seconds())
-            except Exception as caught:
-                report.error = as_headwater_error(caught)
-                flow = None  # what it held in memory may not be what is in the lake
-                log.error("flow failed", flow=report.flow, error=str(report.error), exc_info=caught)
-                if trigger == "once" or not isinstance(report.error, TransientError):
-                    return
-                self.stopping.wait(delay)
-                delay = min(delay * 2, BACK_OFF[1])
+    def _turn_of(self, keeper: Keeper, keepers: Sequence[Keeper]) -> bool:
+        """In a run that comes to an end: wait until every end is known, and what this flow reads is up to date."""
+        awaited = [other.ready for other in keepers]
+        awaited += [other.over for other in keepers if other.plan.flow in keeper.plan.after]
+        for event in awaited:
+            while not event.wait(0.05):
+                if self.stopping.is_set():
+                    return False
+        return True
 
-    def _trigger(self, flow: str) -> Trigger:
-        """When this flow takes its next step: as the command says, else as the project does."""
-        if self.once:
-            return "once"
-        topic = self.warehouse.project.topics[topic_name(flow)]
-        return self.every or self.warehouse.project.trigger_of(topic)
+    def _await(self, threads: Sequence[threading.Thread], keepers: Sequence[Keeper], holder: Holder) -> set[str]:
+        """Until all threads are over; those that can't be stopped are left, by their flows' names."""
+        while not self.stopping.is_set() and any(thread.is_alive() for thread in threads):
+            time.sleep(0.05)  # a join without a time-out would not let a signal through
+            self._stop_if_pointless(threads, keepers, holder)
+        grace = self.warehouse.project.settings.runtime.stop_within.total_seconds()
+        if not _joined(threads, grace):
+            for keeper in keepers:
+                if not keeper.over.is_set():
+                    log.info("step cancelled", flow=keeper.plan.flow)
+                    keeper.spark.sparkContext.cancelJobsWithTag(keeper.tag)
+            if not _joined(threads, UNWINDING) and self.warehouse.owns_spark:
+                holder.end_jvm()  # what it has not committed is done again at the next start
+                _joined(threads, UNWINDING)
+        return {thread.name for thread in threads if thread.is_alive()}
 
-    def _steps(self, flow: Flow, report: FlowReport) -> bool:
-        """All steps that can be taken now; whether there was one."""
-        worked = False
-        while not self.stopping.is_set():
-            done = flow.step()
-            if done is None:
-                return worked
-            worked = True
-            report.steps += 1
-            report.rows += done.landed.rows or 0
-            report.rejected += done.landed.rejected
-            self.on_step(done)
-        return worked
+    def _stop_if_pointless(
+        self, threads: Sequence[threading.Thread], keepers: Sequence[Keeper], holder: Holder
+    ) -> None:
+        """Stop when every flow that has not ended was given up, or when there is no Spark any more."""
+        running = [keeper for keeper, thread in zip(keepers, threads, strict=True) if thread.is_alive()]
+        if running and all(keeper.given_up for keeper in running):
+            self.stopping.set()
+        if holder.has_no_jvm:
+            for keeper in running:
+                keeper.report.state = FlowState.FAILED
+                keeper.report.error = TerminalError(
+                    Code.SPARK_FAILED, "Spark's process has ended", hint="see .headwater/logs/spark.log"
+                )
+            self.stopping.set()
+
+    def _tell(self, event: FlowEvent) -> None:
+        try:
+            self.on_event(event)
+        except Exception as caught:  # whoever listens must not be able to stop a flow
+            log.error("listener failed", error=str(caught), exc_info=caught)
+
+
+def _joined(threads: Sequence[threading.Thread], seconds: float) -> bool:
+    """Whether all threads were over within the time."""
+    deadline = time.monotonic() + seconds
+    while any(thread.is_alive() for thread in threads) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not any(thread.is_alive() for thread in threads)

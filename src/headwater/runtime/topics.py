@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.deadletters import DeadLetters
 from headwater.errors import Code, UsageError
-from headwater.flows import Flow, Ledger, Positions
+from headwater.flows import Flow, Ledger, Positions, Range
+from headwater.formats.base import SparkTable
+from headwater.ingest.pipeline import Pipeline
+from headwater.ingest.schemas import SchemaLog, parse_ddl
 from headwater.ingest.topic import TopicTarget
 from headwater.model import Kind
 from headwater.project.runnable import not_runnable_because
+from headwater.runtime.opening import empty, notes_of, require_fence
+from headwater.runtime.pacing import Pace
+from headwater.runtime.plans import Plan, flow_name
+from headwater.sources.decoding.base import Decoder
 from headwater.sources.readers import open_reader
-from headwater.sources.reading import Reader, ReaderContext
+from headwater.sources.reading import Ahead, Lag, Reader, ReaderContext
 from headwater.spec import Topic
 from headwater.storage import Files
 from headwater.warehouse import Warehouse, fingerprint
@@ -24,44 +35,123 @@ class SourceInput:
         self._name = name
         self._reader = reader
 
-    def next(self, start: Positions) -> Positions | None:
-        end = self._reader.next(start.get(self._name))
-        return None if end is None else {self._name: end}
+    def next(self, start: Positions) -> Range | None:
+        ahead = self._reader.next(start.get(self._name))
+        return None if ahead is None else Range({self._name: ahead.end}, ahead.rows, ahead.bytes, ahead.full)
+
+    def settle(self, start: Positions, range: Range) -> Positions:
+        ahead = Ahead(range.end[self._name], range.rows, range.bytes, range.full)
+        return {self._name: self._reader.settle(start.get(self._name), ahead)}
 
     def read(self, start: Positions, end: Positions) -> DataFrame:
         return self._reader.read(start.get(self._name), end[self._name])
 
+    def inspect(self, start: Positions, end: Positions, error: Exception) -> bool:
+        return self._reader.inspect(start.get(self._name), end[self._name], error)
+
     def committed(self, end: Positions) -> None:
         self._reader.committed(end[self._name])
 
+    def freeze(self) -> None:
+        self._reader.freeze()
 
-def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession) -> Flow:
-    """The flow that keeps a topic, in a session of its own."""
+    def wait(self, stopping: threading.Event, seconds: float) -> None:
+        self._reader.wait(stopping, seconds)
+
+    def lag(self, start: Positions) -> Lag | None:
+        return self._reader.lag(start.get(self._name))
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def topic_plan(warehouse: Warehouse, topic: Topic) -> Plan:
+    """How a topic is run."""
+    source = warehouse.project.sources[topic.from_]
+    return Plan(
+        flow=flow_name(topic.name),
+        trigger=warehouse.project.trigger_of(topic),
+        pace=Pace(topic.batch_size, topic.flush_interval or source.flush_interval_default),
+        open=lambda spark, guard: topic_flow(warehouse, topic.name, spark, guard),
+    )
+
+
+@dataclass(frozen=True)
+class OpenTopic:
+    """A topic's reader and table, in a session of their own, and its flow's notes."""
+
+    definition: Topic
+    reader: Reader
+    table: SparkTable
+    notes: Files
+    ledger: Ledger
+
+
+def open_topic(warehouse: Warehouse, name: str, spark: SparkSession) -> OpenTopic:
+    """What a topic is put together from."""
     definition = warehouse.definition(Kind.TOPIC, name)
     assert isinstance(definition, Topic)
     project = warehouse.project
     because = not_runnable_because(project, definition)
     if because is not None:
         raise UsageError(Code.NOT_RUNNABLE_YET, because, where=definition.where)
-    source = project.sources[definition.from_]
     flow = flow_name(name)
-    notes = Files(warehouse.files.join("_headwater/flows", flow), warehouse.around.storage)
-    context = ReaderContext(spark, notes, project.location, dict(warehouse.around.storage))
-    target = TopicTarget(
-        definition,
-        source,
-        warehouse.table(Kind.TOPIC, name, spark),
-        DeadLetters(spark, warehouse.around),
-        created=lambda: warehouse.remember(Kind.TOPIC, name),
-    )
-    reader = open_reader(source, context)
     ledger = Ledger(warehouse.files, flow)
-    return Flow(flow, fingerprint(definition), SourceInput(source.name, reader), target, ledger)
+    table = warehouse.table(Kind.TOPIC, name, spark)
+    folder = warehouse.files.join("_headwater/flows", flow)
+    storage = dict(warehouse.around.storage)
+    notes, lasting = Files("/".join([folder, *notes_of(ledger.epoch())]), storage), Files(folder, storage)
+    context = ReaderContext(spark, flow, notes, project.location, storage, lasting)
+    return OpenTopic(definition, open_reader(project.sources[definition.from_], context), table, notes, ledger)
 
 
-def flow_name(topic: str) -> str:
-    return f"{Kind.TOPIC.plural}.{topic}"
+def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Callable[[], None]) -> Flow:
+    """The flow that keeps a topic, in a session of its own."""
+    definition = warehouse.definition(Kind.TOPIC, name)
+    assert isinstance(definition, Topic)
+    require_fence(warehouse, definition)
+    opened = open_topic(warehouse, name, spark)
+    if opened.ledger.epoch().empty and opened.ledger.last() is None:
+        empty(opened.table)
+        letters = DeadLetters(spark, warehouse.around)  # their events come again
+        letters.drop(name, letters.ids(name, whole=True))
+    reader, flow = opened.reader, flow_name(name)
+    target = topic_target(warehouse, definition, reader, reader.decoder, opened.table, opened.notes, guard)
+    return Flow(flow, fingerprint(definition), SourceInput(definition.from_, reader), target, opened.ledger, guard)
 
 
-def topic_name(flow: str) -> str:
-    return flow.split(".", 1)[1]
+def topic_target(
+    warehouse: Warehouse,
+    topic: Topic,
+    reader: Reader,
+    decoder: Decoder,
+    table: SparkTable,
+    notes: Files,
+    guard: Callable[[], None],
+    *,
+    remembered: bool = True,
+) -> TopicTarget:
+    """What takes a topic's records in; `remembered`: a table that is made is the topic's own."""
+    source = warehouse.project.sources[topic.from_]
+    declared = parse_ddl(table.spark, getattr(source, "schema_", None))
+    required = [f.name for f in declared.fields if not f.nullable] if declared is not None else []
+    return TopicTarget(
+        Pipeline(topic, source, reader.extras, warehouse.project.functions, required, reader.hidden.names),
+        decoder,
+        table,
+        DeadLetters(table.spark, warehouse.around),
+        SchemaLog(notes),
+        created=(lambda: warehouse.remember(Kind.TOPIC, topic.name)) if remembered else (lambda: None),
+        declared=declared,
+        hints=parse_ddl(table.spark, getattr(source, "schema_hints", None)),
+        guard=guard,
+    )
+
+
+def schemas_of(warehouse: Warehouse, topic: str) -> SchemaLog:
+    """What is known of a topic's payload."""
+    flow = flow_name(topic)
+    folder = "/".join(
+        [warehouse.files.join("_headwater/flows", flow), *notes_of(Ledger(warehouse.files, flow).epoch())]
+    )
+    return SchemaLog(Files(folder, warehouse.around.storage))

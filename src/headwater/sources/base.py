@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import ClassVar
+
 from pydantic import Field
 
 from headwater.spec.base import Definition, Frozen
@@ -10,7 +13,15 @@ from headwater.spec.base import Definition, Frozen
 class SourceSpec(Definition):
     """What every source has; `options` go to its reader as they are."""
 
+    flush_interval_default: ClassVar[timedelta] = timedelta(seconds=1)
+    """How long events may wait for others to share a step with, where the topic does not say."""
+
     type: str = Field(description="Type of the source.")
+
+    @property
+    def connectors(self) -> tuple[str, ...]:
+        """What it needs of the Spark session: names in the connector lock."""
+        return ()
 
 
 class EventColumns(Frozen):

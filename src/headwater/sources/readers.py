@@ -28,4 +28,6 @@ def _late(module: str, name: str) -> Opener:
     return opener
 
 
+READERS.add("append", _late("append.reader", "AppendReader"))
 READERS.add("files", _late("files.reader", "FilesReader"))
+READERS.add("kafka", _late("kafka.reader", "KafkaReader"))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headwater.sources.decoding.base import POSITION, RAW, Decoder
 from headwater.storage import Files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["POSITION", "RAW", "Ahead", "Lag", "Position", "Reader", "ReaderContext"]
 
 Position = Any
 """How far a source has been read; JSON, and the source's own business."""
-
-RAW = "_raw"
-POSITION = "_position"
 
 
 @dataclass(frozen=True)
@@ -24,23 +26,96 @@ class ReaderContext:
     """What a reader works with."""
 
     spark: SparkSession
+    flow: str
+    """The flow's name, `topics.orders`: unique in the lake."""
     notes: Files
     """A folder of the flow's own in the lake, for what the reader has to remember."""
     locate: Callable[[str], str]
     """A path of the project file as Spark and pyarrow take it."""
     storage: dict[str, Any]
+    lasting: Files | None = None
+    """The flow's folder itself: what has to outlive a start over of the flow. Without it, `notes`."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The next range of a source: where it ends, and how much is in it as far as the source can tell."""
+
+    end: Position
+    rows: int | None = None
+    bytes: int | None = None
+    full: bool = False
+    """The range is as large as a step may be: more waits behind it."""
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far a flow is behind its source; None is 'not known'."""
+
+    records: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Reader(ABC):
     """Reads one source for one flow."""
 
+    @property
     @abstractmethod
-    def next(self, start: Position | None) -> Position | None:
-        """The end of the next range after `start` (None: from the beginning), or None if nothing is new."""
+    def decoder(self) -> Decoder:
+        """What makes events of the records that `read` gives."""
+
+    @property
+    def raw_decoder(self) -> Decoder:
+        """What makes events of `_raw` alone: for dead letters and remapping."""
+        return self.decoder
+
+    @property
+    def extras(self) -> StructType:
+        """Columns that `read` gives beside `_raw` and `_position`; the topic keeps them. Names begin with `_`."""
+        from pyspark.sql.types import StructType
+
+        return StructType()
+
+    @property
+    def hidden(self) -> StructType:
+        """Columns that `read` gives for the decoder alone; dead letters keep them, the topic does not."""
+        from pyspark.sql.types import StructType
+
+        return StructType()
+
+    @abstractmethod
+    def next(self, start: Position | None) -> Ahead | None:
+        """The next range after `start` (None: from the beginning), or None if nothing is new. Changes nothing."""
+
+    def settle(self, start: Position | None, ahead: Ahead) -> Position:
+        """The range will be taken: whatever must be known to read it again is written down. Returns its end."""
+        return ahead.end
 
     @abstractmethod
     def read(self, start: Position | None, end: Position) -> DataFrame:
-        """The records of the range: `_raw` (binary, as they came) and `_position` (sorts in order of arrival)."""
+        """The records of the range: `_raw` (binary, as they came), `_position` (a string that sorts in order of
+        arrival), the extras, and what the decoder asks for beyond them."""
+
+    def inspect(self, start: Position | None, end: Position, error: Exception) -> bool:
+        """A step over the range failed. True: something in the source was to blame and is set aside, so that `read`
+        gives the rest of the range, and a record with its PROBLEM in place of what can't be read."""
+        return False
+
+    def freeze(self) -> None:  # noqa: B027 - a source that can't tell its end goes on
+        """From now on `next` ends where the source ends at this moment: for a run that is to come to an end."""
+
+    def wait(self, stopping: threading.Event, seconds: float) -> None:
+        """Return when something may be new, or it is time to stop, or the time is over."""
+        stopping.wait(seconds)
+
+    def lag(self, start: Position | None) -> Lag | None:
+        """How much waits after `start`; None if the source can't tell."""
+        return None
 
     def committed(self, end: Position) -> None:  # noqa: B027 - most sources have nobody to tell
-        """The range is in the lake."""
+        """The range is in the lake. May be called again for the same range after a restart."""
+
+    def close(self) -> None:  # noqa: B027 - most sources hold nothing
+        """Let go of connections."""

@@ -57,7 +57,10 @@ class Topic(Relation):
     filter: str | None = Field(default=None, description="SQL condition, or name of a `@filter`, on events to take in.")
     mappers: Names = Field(default=(), description="Groups of `@mapper` functions; the decoded columns if unset.")
     batch_size: Count = Field(default=1000, description="A step at the latest when this many events wait …")
-    flush_interval: Interval = Field(default=timedelta(seconds=30), description="… or this much time has passed.")
+    flush_interval: Interval | None = Field(
+        default=None,
+        description="… or this much time has passed; the source's own if unset (files at once, others 1s).",
+    )
     schema_: SchemaPolicy = Field(
         default=SchemaPolicy(), alias="schema", description="What happens when records change shape."
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 from pydantic import WithJsonSchema as JsonSchema
 
 from headwater.secret import Secret
-from headwater.spec.base import Count, Frozen, Names, Options, Trigger
+from headwater.spec.base import Count, Duration, Frozen, Interval, Names, Options, Trigger
 
 SQLITE = "sqlite"
 
@@ -64,6 +65,13 @@ class RuntimeSpec(Frozen):
     """How the runner shares the machine."""
 
     max_concurrent_refreshes: Count = Field(default=2, description="Views refreshed at the same time.")
+    lease: Interval = Field(
+        default=timedelta(seconds=30),
+        description="A runner that is not heard of for so long has lost its flows to whoever asks for them.",
+    )
+    stop_within: Duration = Field(
+        default=timedelta(seconds=5), description="What a running step may take to finish when the runner is to stop."
+    )
 
 
 def _port(value: Any) -> Any:

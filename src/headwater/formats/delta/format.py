@@ -57,6 +57,7 @@ DELTA = Format(
         **_MISSING,
         Capability.CHANGES: "from the change data feed, or as the difference of two states where it is off",
         Capability.LIGHT_READ: "by deltalake; refused for reader features that it does not read exactly",
+        Capability.LIGHT_APPEND: "by deltalake; refused under column mapping and other features that only Spark writes",
         Capability.TARGET_FILE_SIZE: "at compaction and clustering",
     },
     needs=_needs,
@@ -64,4 +65,5 @@ DELTA = Format(
     spark=_spark,
     light=_light,
     merge_on_read={"delta.enableDeletionVectors": "true"},
+    fence="the transaction id that each commit carries",
 )

@@ -13,8 +13,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.formats.arrow import as_spark
-from headwater.formats.base import LightTable
-from headwater.model import At, Version
+from headwater.formats.base import Address, LightTable, Surroundings
+from headwater.formats.delta.properties import MAPPING, OLDEST
+from headwater.formats.delta.writing import Writer
+from headwater.model import At, Mark, Version
 
 _EXACT = {"timestampNtz", "v2Checkpoint", "deletionVectors"}
 """Reader features under which deltalake gives Spark's rows, as the tests compare them."""
@@ -22,6 +24,10 @@ _EXACT = {"timestampNtz", "v2Checkpoint", "deletionVectors"}
 
 class DeltaLight(LightTable):
     """Reads through deltalake's own query engine, which knows deletion vectors; a raw file list does not."""
+
+    def __init__(self, address: Address, around: Surroundings) -> None:
+        super().__init__(address, around)
+        self._writer = Writer(address, around, self._open)
 
     def version(self) -> Version | None:
         try:
@@ -36,7 +42,7 @@ class DeltaLight(LightTable):
                 if datetime.fromtimestamp(commit["timestamp"] / 1000, tz=timezone.utc) <= at:
                     return int(commit.get("version", handle.version()))
             raise self._missing(at)
-        oldest = int(handle.metadata().configuration.get("headwater.oldest_version", 0))
+        oldest = int(handle.metadata().configuration.get(OLDEST, 0))
         if not oldest <= at <= handle.version():
             raise self._missing(at)
         return at
@@ -44,12 +50,18 @@ class DeltaLight(LightTable):
     def read(self, at: At | None = None, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         handle = self._open(None if at is None else self.version_at(at))
         features = set(handle.protocol().reader_features or ()) - _EXACT
-        if features or handle.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        if features or handle.metadata().configuration.get(MAPPING, "none") != "none":
             named = ", ".join(sorted(features)) or "columnMapping"
             raise Unsupported(f"deltalake does not read {self.address} exactly: it uses {named}")
         wanted = ", ".join(_quoted(name) for name in columns) if columns is not None else "*"
         result: Any = QueryBuilder().register("t", handle).execute(f"SELECT {wanted} FROM t")
         return as_spark(pa.RecordBatchReader.from_stream(result))
+
+    def _append(self, rows: pa.Table, mark: Mark) -> Version:
+        return self._writer.append(rows, mark)
+
+    def _upsert(self, rows: pa.Table, keys: Sequence[str]) -> Version:
+        return self._writer.upsert(rows, keys)
 
     def _open(self, version: Version | None = None) -> Handle:
         path = self.address.path

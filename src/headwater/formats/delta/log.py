@@ -122,7 +122,7 @@ def _whole(root: str, path: str) -> str:
 def _commit(version: Version, info: dict[str, Any]) -> Commit:
     stamp = info.get("inCommitTimestamp") or info.get("timestamp") or 0
     metrics = info.get("operationMetrics") or {}
-    added, removed = _rows(info.get("operation", ""), {k: int(v) for k, v in metrics.items() if v.isdigit()})
+    added, removed = _rows(info.get("operation", ""), {k: int(v) for k, v in metrics.items() if str(v).isdigit()})
     return Commit(
         version=version,
         committed_at=datetime.fromtimestamp(stamp / 1000, tz=timezone.utc),
@@ -140,7 +140,8 @@ def _rows(operation: str, metrics: dict[str, int]) -> tuple[int | None, int | No
         came = metrics.get("numTargetRowsInserted", 0) + updated
         return came, metrics.get("numTargetRowsDeleted", 0) + updated
     if operation == "WRITE":
-        return metrics.get("numOutputRows"), metrics.get("numRemovedRows", 0)
+        # deltalake, which makes the light appends, has other names for what it counts
+        return metrics.get("numOutputRows", metrics.get("num_added_rows")), metrics.get("numRemovedRows", 0)
     if operation == "DELETE":
         return 0, metrics.get("numDeletedRows")
     if operation == "UPDATE":

@@ -15,6 +15,7 @@ from headwater.errors import Code, TerminalError
 from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, SparkTable, Surroundings
 from headwater.formats.delta.format import DELTA
 from headwater.formats.delta.log import TransactionLog
+from headwater.formats.delta.properties import FEED, LAYOUT, MAPPING, OLDEST
 from headwater.formats.frames import (
     Retype,
     can_widen,
@@ -33,10 +34,6 @@ from headwater.formats.stats import table_stats
 from headwater.model import WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
 from headwater.spec import Layout
 
-LAYOUT = "headwater.layout"
-OLDEST = "headwater.oldest_version"
-FEED = "delta.enableChangeDataFeed"
-MAPPING = "delta.columnMapping.mode"
 WENT = ("delete", "update_preimage")
 _NEEDS_MAPPING = set(" ,;{}()\n\t=")
 

@@ -15,6 +15,7 @@ _MISSING = {
     Capability.EVOLVE_PARTITIONING: "the partition path is part of every record's place; rebuild the table",
     Capability.BLOOM_FILTER: "Headwater does not set them for Hudi",
     Capability.STATISTICS: "its writers always write Parquet statistics",
+    Capability.LIGHT_APPEND: "the `hudi` package only reads",
 }
 
 _NOTES = {

@@ -42,12 +42,13 @@ def _light(address: Address, around: Surroundings) -> LightTable:
     return IcebergLight(address, around)
 
 
+_SLOWER = "pyiceberg copies the metadata of all snapshots many times a commit, so that Spark is soon quicker"
 _MERGE_ON_READ = ("write.delete.mode", "write.update.mode", "write.merge.mode")
 
 ICEBERG = Format(
     name="iceberg",
     title="Apache Iceberg",
-    capabilities=frozenset(Capability),
+    capabilities=frozenset(Capability) - {Capability.LIGHT_APPEND},
     codecs=frozenset({"none", "snappy", "gzip", "lz4", "zstd"}),
     widenings=frozenset({("int", "bigint"), ("float", "double"), ("decimal", "decimal")}),
     notes={
@@ -56,6 +57,7 @@ ICEBERG = Format(
         Capability.WIDEN_COLUMNS: "a tinyint or smallint is kept as an int",
         Capability.BLOOM_FILTER: "a column that a dictionary covers whole gets none",
         Capability.STREAM_READ: "through a feed of changes: its own source fails after a MERGE",
+        Capability.LIGHT_APPEND: _SLOWER,
         Capability.LIGHT_READ: "by pyiceberg; refused where equality deletes hide rows",
     },
     needs=_needs,
@@ -63,4 +65,5 @@ ICEBERG = Format(
     spark=_spark,
     light=_light,
     merge_on_read=dict.fromkeys(_MERGE_ON_READ, "merge-on-read"),
+    fence="commits that are never tried again on a newer state",
 )

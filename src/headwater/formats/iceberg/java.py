@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,9 @@ _CONFLICTS = {
     "org.apache.iceberg.exceptions.ValidationException": "another writer changed the same rows",
 }
 _UNKNOWN = "org.apache.iceberg.exceptions.CommitStateUnknownException"
+_loading = threading.Lock()
+_loaded: set[tuple[str, str]] = set()
+"""Sessions and their catalogs that are set up."""
 _MISSING = "org.apache.iceberg.exceptions.NoSuchTableException"
 
 
@@ -94,9 +98,17 @@ class JavaTable:
                 catalog.createNamespace(namespace)
 
     def _catalog(self) -> Any:
-        return self.jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
-            self.spark._jsparkSession, self.name.catalog
-        )
+        session: Any = self.spark._jsparkSession
+        known = (str(session.sessionUUID()), self.name.catalog)
+        load = self.jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog
+        if known in _loaded:
+            return load(session, self.name.catalog)
+        with _loading:  # one that is opened for the first time makes its tables, and can't do so twice at once
+            catalog = load(session, self.name.catalog)
+            if known not in _loaded:
+                _reconnect(catalog)
+                _loaded.add(known)
+            return catalog
 
     def _identifier(self) -> Any:
         parts = self.java_strings((*self.name.namespace, self.name.table))
@@ -136,6 +148,29 @@ class JavaTable:
         self.jvm.org.apache.iceberg.spark.CommitMetadata.withCommitProperties(self.java_map(properties), call, failure)
         if call.error is not None:
             raise call.error
+
+
+def _reconnect(catalog: Any) -> None:
+    """Give a JDBC catalog a new connection once it has been set up.
+
+    It leaves results open that it looked its own tables up with. In SQLite the connection then sees the database as it
+    was at that moment for ever, and may not write any more as soon as another one has.
+    """
+    if catalog.getClass().getName() != "org.apache.iceberg.jdbc.JdbcCatalog":
+        return
+    pool = _private(catalog, catalog.getClass(), "connections")
+    clients = _private(pool, pool.getClass().getSuperclass(), "clients")
+    opened = pool.getClass().getDeclaredMethod("newClient", None)
+    opened.setAccessible(True)
+    for _ in range(clients.size()):
+        clients.pollFirst().close()
+        clients.addLast(opened.invoke(pool, None))
+
+
+def _private(owner: Any, of: Any, name: str) -> Any:
+    field = of.getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(owner)
 
 
 class _Call:

@@ -19,6 +19,7 @@ _MISSING = {
     Capability.BLOOM_FILTER: "its Parquet writer makes none; Paimon's own index does the same: "
     "`options: {file-index.bloom-filter.columns: …}`",
     Capability.STATISTICS: "its Parquet writer always writes statistics",
+    Capability.LIGHT_APPEND: "what pypaimon writes, Paimon 0.9 can't read",
 }
 
 

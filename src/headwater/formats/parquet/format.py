@@ -71,6 +71,7 @@ PARQUET = Format(
             Capability.BLOOM_FILTER,
             Capability.TARGET_FILE_SIZE,
             Capability.LIGHT_READ,
+            Capability.LIGHT_APPEND,
         }
     ),
     codecs=frozenset({"none", "snappy", "gzip", "lz4", "zstd"}),
@@ -86,6 +87,8 @@ PARQUET = Format(
         Capability.CLUSTER: "it has no z-order of its own",
         Capability.STATISTICS: "the Parquet writer of Spark 3.5 always writes statistics",
         Capability.STREAM_READ: "through a feed: a copy of each version's rows beside the lake's state",
+        Capability.LIGHT_APPEND: "by pyarrow; refused with bloom filters or `options` for Spark's writer, and where a "
+        "partition column is a decimal or a time",
         Capability.STREAM_CHANGES: "through a feed: a copy of each version's rows beside the lake's state",
     },
     needs=_needs,

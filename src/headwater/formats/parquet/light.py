@@ -8,10 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.errors import Code, TerminalError, did_you_mean
+from headwater.formats.arrow import conformed
 from headwater.formats.base import Address, LightTable, Surroundings
-from headwater.formats.parquet.arrow import arrow_schema, conformed, from_text
+from headwater.formats.parquet.arrow import arrow_schema, from_text
 from headwater.formats.parquet.log import Log, LogFile
-from headwater.model import At, Version
+from headwater.formats.parquet.writing import append
+from headwater.model import At, Mark, Version
 from headwater.storage import Files
 
 _BATCH = 64 * 1024
@@ -40,6 +42,9 @@ class LightParquetTable(LightTable):
             schema = pa.schema([self._field(schema, name) for name in columns])
         batches = (batch for file in state.files.values() for batch in self._batches(file, schema))
         return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def _append(self, rows: pa.Table, mark: Mark) -> Version:
+        return append(self._files, self._log, self.address, rows, mark)
 
     def _field(self, schema: pa.Schema, name: str) -> pa.Field:
         if name not in schema.names:

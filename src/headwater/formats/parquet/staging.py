@@ -1,4 +1,4 @@
-"""New files of a table: written aside by Spark, then moved into place before the log names them.
+"""New files of a table: written aside by Spark or pyarrow, then moved into place before the log names them.
 
 An attempt has a folder `_staging/<attempt>` until it is over. Before the first file is moved, `moves.json` in
 it lists where the files go, so that whoever writes next can take away what a crash has left: files that no
@@ -12,24 +12,24 @@ import posixpath
 import re
 import uuid
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import StringType
-
 from headwater.formats.footers import row_counts
-from headwater.formats.frames import column
 from headwater.formats.parquet.log import Log, LogFile
 from headwater.model import Mark, Version
 from headwater.spec import Layout
 from headwater.storage import Files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 STAGING = "_staging"
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 OURS = re.compile(r"-[0-9a-f]{12}-\d{5}\.parquet$")
 """How the name of every data file ends: which attempt wrote it, and its number in it."""
 
+_UNFIT = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 _DATA = "data"
 _MOVES = "moves.json"
 _CODECS = {"none": "uncompressed", "lz4": "lz4_raw"}
@@ -64,6 +64,14 @@ class Attempt:
         writer = _foldable(df, layout).write.mode("error").options(**options)
         writer.partitionBy(*layout.partition_by).parquet(self._files.spark_uri(self.data))
         self._staged = self._found(generation)
+
+    def put(self, content: bytes, rows: int, partition: Mapping[str, str | None], generation: int) -> None:
+        """Stage one file that was written without Spark."""
+        folders = [f"{_escaped(name)}={_folder(value)}" for name, value in partition.items()]
+        inner = "/".join([*folders, f"{len(self._staged):05d}.parquet"])
+        path = f"{self.data}/{inner}"
+        self._files.write_atomic(path, content)
+        self._staged[path] = LogFile(inner, len(content), rows, partition, generation)
 
     def publish(self, version: Version) -> tuple[LogFile, ...]:
         """Move the staged files into place; the log must name them next."""
@@ -146,8 +154,22 @@ def partition_values(folder: str) -> Mapping[str, str | None]:
     return values
 
 
+def _folder(value: str | None) -> str:
+    return NULL_FOLDER if value is None else _escaped(value)
+
+
+def _escaped(text: str) -> str:
+    """A name or value as Spark writes it into a folder's name."""
+    return _UNFIT.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
 def _foldable(df: DataFrame, layout: Layout) -> DataFrame:
     """Texts that no folder can be named after become NULL, here and not by the writer's accident."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType
+
+    from headwater.formats.frames import column
+
     for name in layout.partition_by:
         if isinstance(df.schema[name].dataType, StringType):
             text = column(name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from datetime import timedelta
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,6 +12,9 @@ from headwater.sources.base import EventColumns, SourceSpec
 
 class AppendSource(SourceSpec):
     """Rows from Python, the command line or HTTP."""
+
+    flush_interval_default: ClassVar[timedelta] = timedelta(0)
+    """Somebody waits for the answer; what comes while a step runs shares the next one."""
 
     type: Literal["append"] = Field(default="append", description="`append`: rows handed in by programs.")
     schema_: str | None = Field(default=None, alias="schema", description="The whole schema: `id bigint, name string`.")

@@ -2,23 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from datetime import timedelta
+from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from headwater.sources.base import EventColumns, SourceSpec
+from headwater.spec.base import Count, Duration, Size
 
 FileFormat = Literal["json", "csv", "parquet", "avro", "orc", "text", "binary"]
 
 
 class FilesSource(SourceSpec):
-    """Files that land in a folder, each taken in once."""
+    """Files that land in a folder, each taken in once; `options` go to the reader of the file format."""
+
+    flush_interval_default: ClassVar[timedelta] = timedelta(0)
+    """A file is a batch already."""
 
     type: Literal["files"] = Field(default="files", description="`files`: a folder that files land in.")
     path: str = Field(description="The folder, or a glob: local, `s3://`, `abfss://`, `gs://`, `hdfs://`.")
     file_format: FileFormat = Field(default="json", description="What is in them; `json` is an object a line.")
     pattern: str | None = Field(default=None, description="Only files whose name fits: `*.json`.")
     recursive: bool = Field(default=True, description="Whether folders below are looked into.")
+    partition_columns: bool = Field(
+        default=True, description="Whether `name=value` in the names of folders becomes a column."
+    )
+    file_columns: bool = Field(default=True, description="Whether the topic keeps `_file_path` and `_file_modified`.")
+    min_age: Duration = Field(
+        default=timedelta(0), description="A file that changed less than this ago is left for a later look."
+    )
+    max_files: Count = Field(default=1000, description="Files in a step at most.")
+    max_bytes: Size | None = Field(default=None, description="Bytes in a step at most; a larger file is a step alone.")
+    on_change: Literal["warn", "reload", "fail"] = Field(
+        default="warn",
+        description="A file that was taken in has changed: say so and leave it, take it in again, or stop.",
+    )
+    on_missing: Literal["fail", "skip"] = Field(
+        default="fail",
+        description="A file has vanished before it could be read: stop, or keep a dead letter for it and go on.",
+    )
+    after: Literal["keep", "delete", "archive"] = Field(
+        default="keep", description="What happens to a file once its rows are in the topic."
+    )
+    archive_to: str | None = Field(default=None, description="The folder for `after: archive`, in the same storage.")
     schema_: str | None = Field(default=None, alias="schema", description="The whole schema: `id bigint, name string`.")
     schema_hints: str | None = Field(default=None, description="Types of some columns; the others are detected.")
     columns: EventColumns = Field(default=EventColumns(), description="Where the standard columns come from.")
+
+    @property
+    def connectors(self) -> tuple[str, ...]:
+        return ("avro",) if self.file_format == "avro" else ()
+
+    @model_validator(mode="after")
+    def _archive_has_a_place(self) -> FilesSource:
+        if (self.after == "archive") != (self.archive_to is not None):
+            raise ValueError("`after: archive` and `archive_to` go together")
+        encoding = self.option("encoding", "utf-8").lower().replace("-", "")
+        if encoding != "utf8":
+            raise ValueError("files have to be UTF-8; convert them first")
+        return self
+
+    def option(self, name: str, default: str = "") -> str:
+        """An option by its name in any case, as Spark takes them."""
+        return next((value for key, value in self.options.items() if key.lower() == name.lower()), default)
+
+    def is_on(self, name: str, default: bool = False) -> bool:
+        return self.option(name, str(default)).lower() == "true"

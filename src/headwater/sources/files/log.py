@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from headwater.errors import Code, IntegrityError
 from headwater.storage import Files
 
-MERGED = 100
+TIERS = (100, 10_000, 1_000_000)
+"""So many batches are merged into one file, and so many of those again: there are never more than some hundred."""
+
 _NAME = re.compile(r"^(\d{12})-(\d{12})\.json$")
 
 
@@ -19,68 +23,151 @@ class Taken:
 
     path: str
     bytes: int
-    modified: str
+    modified: int
+    """Microseconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The files of one step, and in blocks of which size they are read: read again, they give the same positions."""
+
+    files: tuple[Taken, ...]
+    block: int
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Files that can't be read, with the cause; found out after the batch was settled."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
 
 
 class FileLog:
-    """`<first batch>-<last batch>.json` in the flow's folder; runs of a hundred batches are merged into one file.
+    """`files/<first batch>-<last batch>.json` in the flow's folder.
 
-    All paths are held in memory, so that looking for new files costs what the folder's listing costs.
+    The log is read once, when the flow starts. After that memory holds each path with a fingerprint of the file, and
+    the batches that are not in the lake yet are read when they are asked for.
     """
 
     def __init__(self, notes: Files) -> None:
         self._notes = notes
-        self._batches: dict[int, list[Taken]] = {}
+        self._seen: dict[str, int] = {}
+        self._latest: tuple[int, Batch] | None = None
+        self.last = 0
+        """The last batch; 0 before the first."""
         for first, last in self._ranges():
-            self._load(first, last)
-        self._seen = {file.path for batch in self._batches.values() for file in batch}
+            for _, batch in sorted(self._load(_path(first, last)).items()):
+                self._remember(batch.files)
+            self.last = max(self.last, last)
 
     def __contains__(self, path: str) -> bool:
         return path in self._seen
 
-    @property
-    def last(self) -> int:
-        """The last batch; 0 before the first."""
-        return max(self._batches, default=0)
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._seen)
 
-    def add(self, files: list[Taken]) -> int:
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def is_same(self, file: Taken) -> bool:
+        """Whether the file is as it was when it was taken in."""
+        return self._seen.get(file.path) == _fingerprint(file)
+
+    def add(self, batch: Batch) -> int:
         """Settle a new batch."""
         number = self.last + 1
-        self._write(number, number, {number: files})
-        self._batches[number] = files
-        self._seen.update(file.path for file in files)
-        if number % MERGED == 0:
-            self._merge(number - MERGED + 1, number)
+        self._write(number, number, {number: batch})
+        self._remember(batch.files)
+        self.last = number
+        self._latest = (number, batch)
+        for tier in TIERS:
+            if number % tier == 0:
+                self._merge(number - tier + 1, number)
         return number
 
-    def files(self, after: int, to: int) -> list[Taken]:
-        return [file for number in range(after + 1, to + 1) for file in self._batches[number]]
+    def batch(self, number: int) -> Batch:
+        if self._latest is None or self._latest[0] != number:
+            self._latest = (number, self._find(number))
+        return self._latest[1]
+
+    def after(self, number: int) -> Iterator[Batch]:
+        """The batches after one."""
+        if number >= self.last:
+            return
+        for first, last in self._ranges():
+            if last > number:
+                yield from (batch for n, batch in self._load(_path(first, last)).items() if n > number)
+
+    def tell(self, number: int, problems: Mapping[str, str]) -> None:
+        """Some files of a batch can't be read; from now on they are left out whenever it is read."""
+        found = self.batch(number)
+        self._notes.write_atomic(_problems(number), json.dumps(dict(problems)))
+        self._latest = (number, Batch(found.files, found.block, problems))
+
+    def _find(self, number: int) -> Batch:
+        for first, last in self._ranges():
+            if first <= number <= last:
+                found = self._load(_path(first, last))[number]
+                told = self._notes.find(_problems(number))
+                return found if told is None else Batch(found.files, found.block, json.loads(told))
+        raise IntegrityError(
+            Code.LEDGER_CORRUPT,
+            f"the list of files {self._notes.join('files')} has no batch {number}",
+            hint="put it back from a copy, or reset the flow",
+        )
+
+    def _remember(self, files: Iterable[Taken]) -> None:
+        for file in files:
+            self._seen[file.path] = _fingerprint(file)
 
     def _ranges(self) -> list[tuple[int, int]]:
+        """The files of the log; where a crash left the parts of a merged one, only the merged one."""
         names = (_NAME.match(entry.name) for entry in self._notes.list("files"))
-        return sorted((int(found.group(1)), int(found.group(2))) for found in names if found)
+        found = sorted((int(one.group(1)), -int(one.group(2))) for one in names if one)
+        ranges: list[tuple[int, int]] = []
+        for first, last in ((first, -last) for first, last in found):
+            if not ranges or first > ranges[-1][1]:
+                ranges.append((first, last))
+        return ranges
 
-    def _load(self, first: int, last: int) -> None:
-        path = _path(first, last)
+    def _load(self, path: str) -> dict[int, Batch]:
         try:
-            found = json.loads(self._notes.read_text(path))
-            for number, files in found.items():
-                self._batches[int(number)] = [Taken(*file) for file in files]
-        except (ValueError, TypeError, AttributeError) as error:
+            found: dict[str, Any] = json.loads(self._notes.read_text(path))
+            return {
+                int(number): Batch(tuple(Taken(*file) for file in batch["files"]), int(batch["block"]))
+                for number, batch in found.items()
+            }
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise IntegrityError(
-                Code.LEDGER_CORRUPT, f"the list of files {self._notes.join(path)} can't be read: {error}"
+                Code.LEDGER_CORRUPT,
+                f"the list of files {self._notes.join(path)} can't be read: {error}",
+                hint="put it back from a copy, or reset the flow",
             ) from error
 
-    def _write(self, first: int, last: int, batches: dict[int, list[Taken]]) -> None:
-        content = {n: [[file.path, file.bytes, file.modified] for file in files] for n, files in batches.items()}
-        self._notes.write_atomic(_path(first, last), json.dumps(content))
+    def _write(self, first: int, last: int, batches: Mapping[int, Batch]) -> None:
+        content = {
+            number: {"block": batch.block, "files": [[file.path, file.bytes, file.modified] for file in batch.files]}
+            for number, batch in batches.items()
+        }
+        self._notes.write_atomic(_path(first, last), json.dumps(content, separators=(",", ":")))
 
     def _merge(self, first: int, last: int) -> None:
         """One file for many. A crash in between leaves both, which say the same."""
-        self._write(first, last, {n: self._batches[n] for n in range(first, last + 1)})
-        for number in range(first, last + 1):
-            self._notes.delete(_path(number, number))
+        parts = [part for part in self._ranges() if first <= part[0] and part[1] <= last]
+        merged: dict[int, Batch] = {}
+        for part in parts:
+            merged |= self._load(_path(*part))
+        self._write(first, last, merged)
+        for part in parts:
+            self._notes.delete(_path(*part))
+
+
+def _fingerprint(file: Taken) -> int:
+    return hash((file.bytes, file.modified))
 
 
 def _path(first: int, last: int) -> str:
     return f"files/{first:012d}-{last:012d}.json"
+
+
+def _problems(number: int) -> str:
+    return f"unreadable/{number:012d}.json"

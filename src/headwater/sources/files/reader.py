@@ -2,84 +2,240 @@
 
 from __future__ import annotations
 
-import fnmatch
-import posixpath
-import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
+import structlog
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from headwater.errors import Code, TransientError, Unsupported
+from headwater.errors import Code, HeadwaterError, IntegrityError, TerminalError
+from headwater.sources.decoding.base import Decoder
+from headwater.sources.files.batches import BatchReader
+from headwater.sources.files.cleaning import Cleaner
 from headwater.sources.files.config import FilesSource
-from headwater.sources.files.log import FileLog, Taken
-from headwater.sources.reading import POSITION, RAW, Position, Reader, ReaderContext
-from headwater.storage import Entry, Files
+from headwater.sources.files.folder import Folder, age_in_seconds
+from headwater.sources.files.frames import EXTRAS, block_size
+from headwater.sources.files.log import Batch, FileLog, Taken
+from headwater.sources.files.peeking import THREADS
+from headwater.sources.files.probing import blames_a_task, read_through
+from headwater.sources.reading import Ahead, Lag, Position, Reader, ReaderContext
 
-MAX_FILES = 1000
-"""Files in one step."""
+FRESH = 30.0
+"""Seconds for which a list of files is believed; older ones are checked before they are settled."""
+EVERYWHERE = 60.0
+"""Seconds after which folders are looked into in which nothing came or went: their files may have changed."""
+REMOTE = 5.0
+"""Seconds between two looks into an object store at least."""
 
-UNFINISHED = re.compile(r"(^[._])|(\.(tmp|part|partial|crdownload|inprogress)$)", re.IGNORECASE)
-_GLOB = re.compile(r"[*?\[]")
+log = structlog.get_logger(__name__)
 
 
 class FilesReader(Reader):
     """The position is the number of the last batch: `{"batch": 7}`.
 
-    A record's `_position` is `<batch>/<file>#<block>+<record>`: batch, where the block that Spark read begins in the
-    file, and the record's number in the task that read it, each of fixed width.
+    A record's `_position` is `<batch>/<file>#<place in the file>`, see `docs/sources/files.md`.
     """
 
     def __init__(self, spec: FilesSource, context: ReaderContext) -> None:
-        if spec.file_format != "json":
-            raise Unsupported(f"files of format '{spec.file_format}' can't be taken in yet", where=spec.where)
         self._spec = spec
         self._spark = context.spark
+        self._flow = context.flow
         self._log = FileLog(context.notes)
-        root, self._pattern = _split(context.locate(spec.path))
-        self._files = Files(root, context.storage)
+        self._folder = Folder(spec, context.locate(spec.path), context.storage)
+        self._batches = BatchReader(spec, context.spark, self._folder.files)
+        self._batches.learn(self._log)
+        archive = None if spec.archive_to is None else context.locate(spec.archive_to)
+        self._cleaner = Cleaner(spec, self._folder, archive)
+        self._waiting: list[Taken] = []
+        self._looked_at: float | None = None
+        self._looked_everywhere = float("-inf")
+        self._look_took = 0.0
+        self._frozen = False
+        self._changed: dict[str, int] = {}
 
-    def next(self, start: Position | None) -> Position | None:
-        begun = 0 if start is None else int(start["batch"])
-        if self._log.last > begun:
-            return {"batch": begun + 1}  # settled before a crash, and not read yet
-        new = self._new_files()
-        return {"batch": self._log.add(new)} if new else None
+    @property
+    def decoder(self) -> Decoder:
+        return self._batches.decoder
+
+    @property
+    def raw_decoder(self) -> Decoder:
+        return self._batches.raw_decoder
+
+    @property
+    def extras(self) -> StructType:
+        return EXTRAS if self._spec.file_columns else StructType()
+
+    def next(self, start: Position | None) -> Ahead | None:
+        begun = _number(start)
+        if self._log.last < begun:
+            raise IntegrityError(
+                Code.LEDGER_CORRUPT,
+                f"the list of the files taken in by {self._flow} ends before its last step",
+                hint="put it back from a copy, or reset the flow",
+            )
+        if self._log.last > begun:  # settled before a crash or a reset, and not read since
+            return Ahead({"batch": begun + 1}, bytes=self._log.batch(begun + 1).bytes, full=self._log.last > begun + 1)
+        chosen = self._next_files()
+        if not chosen:
+            return None
+        full = len(chosen) < len(self._waiting) or len(chosen) == self._spec.max_files
+        return Ahead({"batch": begun + 1}, bytes=sum(file.bytes for file in chosen), full=full)
+
+    def settle(self, start: Position | None, ahead: Ahead) -> Position:
+        if self._log.last < int(ahead.end["batch"]):
+            chosen = self._first(self._waiting)
+            self._log.add(Batch(tuple(chosen), block_size(self._spark, chosen)))
+            self._waiting = self._waiting[len(chosen) :]
+        return ahead.end
 
     def read(self, start: Position | None, end: Position) -> DataFrame:
-        batch = int(end["batch"])
-        taken = self._log.files(0 if start is None else int(start["batch"]), batch)
-        paths = [self._files.spark_pattern(file.path) for file in taken]
-        reader = self._spark.read.options(**self._spec.options)
-        lines = reader.text(paths)
-        sequence = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
-        name = F.element_at(F.split("_metadata.file_path", "/"), -1)
-        position = F.format_string(f"{batch:012d}/%s#%012d+%010d", name, F.col("_metadata.file_block_start"), sequence)
-        rows = lines.select(F.col("value").cast("binary").alias(RAW), position.alias(POSITION))
-        return rows.where(F.length(F.trim(F.col(RAW).cast("string"))) > 0)
+        number = int(end["batch"])
+        assert number == _number(start) + 1, "a range is one batch"
+        batch = self._log.batch(number)
+        try:
+            records, problems = self._batches.read(number, batch)
+        except (AnalysisException, HeadwaterError):
+            # Most likely a file that is gone: every file is looked at before any is read.
+            if not self._set_aside(number, self._vanished(batch)):
+                raise
+            records, problems = self._batches.read(number, self._log.batch(number))
+        self._set_aside(number, problems)
+        return records
 
-    def _new_files(self) -> list[Taken]:
-        if not self._files.exists():
-            raise TransientError(
-                Code.SOURCE_UNAVAILABLE, f"there is no folder {self._files.root}", where=self._spec.where
+    def inspect(self, start: Position | None, end: Position, error: Exception) -> bool:
+        if not blames_a_task(error):
+            return False
+        number = int(end["batch"])
+        batch = self._log.batch(number)
+        problems = self._vanished(batch)
+        present = [file for file in batch.files if file.path not in {*batch.problems, *problems}]
+        for file, cause in self._batches.unreadable(number, batch, present).items():
+            read_through(self._folder.files, file)
+            problems[file.path] = f"the file can't be read: {cause}"
+        return self._set_aside(number, problems)
+
+    def freeze(self) -> None:
+        self._look(everywhere=True)
+        self._frozen = True
+
+    def wait(self, stopping: threading.Event, seconds: float) -> None:
+        """Looking may take a fifth of the time at most, and an object store is not asked every second."""
+        least = 4 * self._look_took if self._folder.is_local else max(REMOTE, 4 * self._look_took)
+        stopping.wait(max(seconds, least))
+
+    def lag(self, start: Position | None) -> Lag | None:
+        if self._looked_at is None:
+            self._look()
+        settled = [file for batch in self._log.after(_number(start)) for file in batch.files]
+        waiting = [*settled, *self._waiting]
+        oldest = min((file.modified for file in waiting), default=None)
+        return Lag(
+            bytes=sum(file.bytes for file in waiting),
+            seconds=0.0 if oldest is None else age_in_seconds(oldest),
+            detail={"files": len(waiting), "changed": len(self._changed)},
+        )
+
+    def committed(self, end: Position) -> None:
+        if self._spec.after != "keep":
+            number = int(end["batch"])
+            batch = self._log.batch(number)
+            # A file that became a dead letter stays where it is: its bytes are nowhere else.
+            self._cleaner.clean(number, [file for file in batch.files if file.path not in batch.problems])
+
+    # --- inside
+
+    def _vanished(self, batch: Batch) -> dict[str, str]:
+        """Files of a batch that are no more; an error unless they may be left out."""
+        there = self._found(batch.files)
+        gone = [file.path for file in batch.files if file.path not in there and file.path not in batch.problems]
+        if gone and self._spec.on_missing == "fail":
+            others = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+            raise TerminalError(
+                Code.SOURCE_FILE_MISSING,
+                f"{self._folder.files.join(gone[0])}{others} vanished before being read",
+                where=self._spec.where,
+                hint="put it back, or set `on_missing: skip` to keep a dead letter and go on",
             )
-        found = [
-            e for e in self._files.list(recursive=self._spec.recursive) if self._wanted(e) and e.path not in self._log
-        ]
-        found.sort(key=lambda entry: (entry.modified, entry.path))
-        return [Taken(e.path, e.bytes, e.modified.isoformat()) for e in found[:MAX_FILES]]
+        return dict.fromkeys(gone, "the file vanished before it was read")
 
-    def _wanted(self, entry: Entry) -> bool:
-        if entry.is_folder or any(UNFINISHED.search(part) for part in entry.path.split("/")):
+    def _found(self, files: Sequence[Taken]) -> dict[str, Taken]:
+        """These files as they are now, without those that are gone."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = pool.map(lambda file: self._folder.find(file.path), files)
+            return {file.path: file for file in found if file is not None}
+
+    def _set_aside(self, number: int, problems: Mapping[str, str]) -> bool:
+        """Write down which files of a batch can't be read; whether there is a new one among them."""
+        known = self._log.batch(number).problems
+        new = {path: cause for path, cause in problems.items() if path not in known}
+        for path, cause in new.items():
+            log.warning("file becomes a dead letter", source=self._spec.name, file=path, cause=cause)
+        if new:
+            self._log.tell(number, {**known, **new})
+        return bool(new)
+
+    def _next_files(self) -> list[Taken]:
+        chosen = self._first(self._waiting)
+        if len(chosen) == len(self._waiting) and not self._frozen:
+            self._look()  # a step could take more than is known
+        elif self._looked_at is not None and time.monotonic() - self._looked_at > FRESH:
+            self._check_again(len(chosen))
+        return self._first(self._waiting)
+
+    def _first(self, waiting: Sequence[Taken]) -> list[Taken]:
+        """As much as fits into a step, and at least one file."""
+        limit, size = self._spec.max_bytes, 0
+        for n, file in enumerate(waiting[: self._spec.max_files]):
+            size += file.bytes
+            if limit is not None and size > limit and n > 0:
+                return list(waiting[:n])
+        return list(waiting[: self._spec.max_files])
+
+    def _look(self, *, everywhere: bool = False) -> None:
+        """Find new files. Locally, most looks pass by folders in which nothing came or went since the last."""
+        begun = time.monotonic()
+        everywhere = everywhere or not self._folder.is_local or begun - self._looked_everywhere > EVERYWHERE
+        # Were this look to fail halfway, the next one could not tell which folders it has been in.
+        last, self._looked_everywhere = self._looked_everywhere, float("-inf")
+        waiting = {} if everywhere else {file.path: file for file in self._waiting}
+        for file in self._folder.look(everywhere=everywhere):
+            if self._is_new(file):
+                waiting[file.path] = file
+            else:
+                waiting.pop(file.path, None)
+        self._waiting = sorted(waiting.values(), key=lambda file: (file.modified, file.path))
+        self._looked_at = time.monotonic()
+        self._look_took = self._looked_at - begun
+        self._looked_everywhere = begun if everywhere else last
+        self._batches.learn(waiting)
+
+    def _check_again(self, count: int) -> None:
+        """Files that were found long ago may be gone or changed by now."""
+        self._waiting[:count] = self._found(self._waiting[:count]).values()
+
+    def _is_new(self, file: Taken) -> bool:
+        if file.path not in self._log:
+            return True
+        if self._log.is_same(file):
             return False
-        if self._pattern is not None and not fnmatch.fnmatchcase(entry.path, self._pattern):
-            return False
-        return self._spec.pattern is None or fnmatch.fnmatchcase(entry.name, self._spec.pattern)
+        if self._spec.after != "keep" or self._spec.on_change == "reload":
+            return True
+        if self._spec.on_change == "fail":
+            raise TerminalError(
+                Code.SOURCE_FILE_CHANGED,
+                f"{self._folder.files.join(file.path)} has changed since it was taken in",
+                where=self._spec.where,
+                hint="put it back as it was, or set `on_change: reload` to take it in again, or `warn` to leave it",
+            )
+        if self._changed.get(file.path) != file.modified:
+            self._changed[file.path] = file.modified
+            log.warning("file changed after it was taken in", source=self._spec.name, file=file.path)
+        return False
 
 
-def _split(path: str) -> tuple[str, str | None]:
-    """A folder, and the glob below it that its files have to fit."""
-    parts = path.split("/")
-    for i, part in enumerate(parts):
-        if _GLOB.search(part):
-            return posixpath.join("/", *parts[:i]) if path.startswith("/") else "/".join(parts[:i]), "/".join(parts[i:])
-    return path, None
+def _number(start: Position | None) -> int:
+    return 0 if start is None else int(start["batch"])

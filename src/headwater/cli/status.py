@@ -1,0 +1,30 @@
+"""`headwater status`: how the flows are, from any terminal, while they run and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from headwater.cli.answering import warm
+from headwater.cli.live import table
+from headwater.cli.options import ProjectPath, Target
+from headwater.cli.output import AsJson, console, note, print_json
+from headwater.lake import Lake
+
+
+def register(app: typer.Typer) -> None:
+    app.command("status")(warm(status))
+
+
+def status(project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
+    """Show each flow: its state, rate, lag, last commit, last error and who runs it. Needs no Spark."""
+    with Lake.open(project, target) as lake:
+        found = lake.status()
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        note("the project has no flows")
+        return
+    console().print(table(found, holders=True))

@@ -1,0 +1,10 @@
+"""The table properties that both sides read and write."""
+
+from __future__ import annotations
+
+LAYOUT = "headwater.layout"
+"""The layout as it was asked for."""
+OLDEST = "headwater.oldest_version"
+"""The oldest version that can still be read."""
+FEED = "delta.enableChangeDataFeed"
+MAPPING = "delta.columnMapping.mode"

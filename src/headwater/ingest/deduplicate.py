@@ -1,0 +1,70 @@
+"""Events that a producer sent twice: told by columns, in the step and against the topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from headwater.errors import Code, UsageError, did_you_mean
+from headwater.formats.base import SparkTable
+from headwater.formats.frames import column
+from headwater.ingest.columns import INGESTED_AT
+from headwater.sources.decoding.base import POSITION
+from headwater.spec import Topic
+
+_NUMBER = "_headwater_number"
+
+
+def deduplicated(rows: DataFrame, topic: Topic, table: SparkTable, now: datetime) -> DataFrame:
+    """The rows that are the first of their kind, in the step and in what the topic took in within the look-back.
+
+    A row in which all of the columns are NULL can't be told from another: it stays. The topic's part is bounded by
+    `_ingested_at`, which grows with the files: their statistics leave out all that is older.
+    """
+    require_columns(topic, rows.columns)
+    return _unseen(_first(rows, topic.deduplicate_by), topic, table, now)
+
+
+def require_columns(topic: Topic, columns: Sequence[str]) -> None:
+    """Refuse to deduplicate by what is no column."""
+    for name in topic.deduplicate_by:
+        if name not in columns:
+            raise UsageError(
+                Code.INVALID_VALUE,
+                f"deduplicate_by names '{name}', which is no column",
+                where=topic.where,
+                hint=did_you_mean(name, columns),
+            )
+
+
+def _first(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    alike = Window.partitionBy(*map(column, keys)).orderBy(column(POSITION))
+    numbered = rows.withColumn(_NUMBER, F.row_number().over(alike))
+    return numbered.where((column(_NUMBER) == 1) | _nameless(keys)).drop(_NUMBER)
+
+
+def _unseen(rows: DataFrame, topic: Topic, table: SparkTable, now: datetime) -> DataFrame:
+    if not table.exists():
+        return rows
+    seen = table.read()
+    missing = [name for name in topic.deduplicate_by if name not in seen.columns]
+    if missing:  # the column comes with this very step: nothing that is there can have it
+        return rows
+    if topic.deduplicate_within is not None:
+        seen = seen.where(column(INGESTED_AT) >= F.lit(_since(now, topic.deduplicate_within)))
+    names = {name: f"_headwater_seen_{i}" for i, name in enumerate(topic.deduplicate_by)}
+    keys = seen.select(*(column(name).alias(alias) for name, alias in names.items()))
+    same = reduce(Column.__and__, (column(name).eqNullSafe(column(alias)) for name, alias in names.items()))
+    return rows.join(keys, same & ~_nameless(topic.deduplicate_by), "left_anti")
+
+
+def _nameless(keys: tuple[str, ...]) -> Column:
+    return reduce(Column.__and__, (column(name).isNull() for name in keys))
+
+
+def _since(now: datetime, within: timedelta) -> datetime:
+    return now - within

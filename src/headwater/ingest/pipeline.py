@@ -1,0 +1,279 @@
+"""From records to rows: decode, select, upcast, map; what can't be taken in carries its problem along."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType, TimestampType
+
+from headwater.decorators import Registered
+from headwater.formats.frames import column, quoted
+from headwater.ingest.columns import (
+    CONTEXT,
+    EVENT_DATE,
+    INGESTED_AT,
+    RESCUED,
+    ROW,
+    SOURCE,
+    StandardColumn,
+    payload_columns,
+    standard_columns,
+    system_fields,
+    with_standard_as_text,
+)
+from headwater.ingest.mapping import TopicMapping, mapping_for
+from headwater.ingest.schemas import beyond
+from headwater.ingest.selecting import select
+from headwater.ingest.upcasting import upcast
+from headwater.sources.base import EventColumns, SourceSpec
+from headwater.sources.decoding.base import EVENT, MISFITS, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
+from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
+from headwater.spec import Topic
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """Rows as the topic has them, beside PROBLEM, UNKNOWN and RAW."""
+
+    frame: DataFrame
+    schema: StructType
+    """The topic's columns."""
+
+    @property
+    def rows(self) -> list[Column]:
+        return [column(name) for name in self.schema.names]
+
+
+@dataclass(frozen=True)
+class _Standard:
+    """The standard columns of one payload, and what is wrong with those that can't be read."""
+
+    payload: StructType
+    columns: list[StandardColumn]
+    values: dict[str, Column]
+    problem: Column
+    odd: Column
+    """Whether something is wrong, or unknown."""
+
+
+@dataclass(frozen=True)
+class _Finish:
+    """The topic's columns for one payload."""
+
+    known: tuple[StructType, tuple[str, ...], bool]
+    schema: StructType
+    chosen: list[Column]
+
+
+class Pipeline:
+    """What a topic makes of its source's records."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        source: SourceSpec,
+        extras: StructType,
+        functions: Sequence[Registered],
+        required: Sequence[str] = (),
+        hidden: Sequence[str] = (),
+    ) -> None:
+        """`hidden` are columns of the records that the decoder needs and the topic does not keep."""
+        self.topic = topic
+        self.extras = extras
+        self._source = source
+        self._mapped: EventColumns = getattr(source, "columns", EventColumns())
+        self._functions = functions
+        self._required = required
+        self._hidden = hidden
+        self._made: tuple[str, TopicMapping | None] | None = None
+        self._standard: _Standard | None = None
+        self._finish: _Finish | None = None
+
+    @property
+    def selects(self) -> bool:
+        return bool(self.topic.include_events or self.topic.exclude_events or self.topic.filter)
+
+    @property
+    def rescues(self) -> bool:
+        return self.topic.schema_.new_column == "rescue"
+
+    def shaped(
+        self,
+        records: DataFrame,
+        decoder: Decoder,
+        payload: StructType,
+        adopted: StructType,
+        *,
+        watch: bool,
+        quick: bool = False,
+        stamp: bool = True,
+    ) -> Shaped:
+        """Rows of the records, read by what is known of the payload; `watch`: say which may hold more than that.
+
+        `quick`: those with a problem are only said to be UNKNOWN, where the decoder can do that. Without `stamp` the
+        time of arrival is left to the caller: as a constant it would have Spark compile every step anew.
+        """
+        asked = with_standard_as_text(payload) if decoder.textual else payload
+        if quick and watch and not self.rescues and not self._required:
+            found = decoder.quick(records, asked)
+            if found is not None:
+                return self._quickly(found, asked, adopted, stamp)
+        df = decoder.decode(records, asked)
+        unknown = decoder.unknown(asked) if watch else None
+        df = df.withColumn(UNKNOWN, F.lit(False) if unknown is None else F.coalesce(unknown, F.lit(False)))
+        # A filter would be pushed below the decoding, and everything decoded twice; metrics keep it where it is.
+        df = df.observe("decoded", F.count(F.lit(1)).alias("records"))
+        standard = self._standard_of(asked)
+        df = df.withColumns(standard.values).withColumn(PROBLEM, standard.problem)
+        df = select(df, self.topic, self._functions, asked)
+        df = self._with_requirements(df, asked)
+        rescued = self._rescued(df, asked, adopted) if self.rescues else None
+        if rescued is not None:
+            df = df.withColumn(RESCUED, rescued)
+        df = self._settled(df, asked)
+        kept = _adopted(asked, adopted)
+        assert isinstance(kept, StructType)
+        if kept != asked:
+            df = df.withColumn(EVENT, _part(F.col(EVENT), asked, kept))
+        df, lifted = upcast(df, self._functions, kept, self.topic)
+        return self._finished(df, lifted, standard.columns, stamp)
+
+    def _quickly(self, df: DataFrame, asked: StructType, adopted: StructType, stamp: bool) -> Shaped:
+        """The same on the assumption that all is well."""
+        if self.selects:
+            df = df.observe("decoded", F.count(F.lit(1)).alias("records"))
+        standard = self._standard_of(asked)
+        df = df.withColumns({**standard.values, PROBLEM: F.lit(None).cast(PROBLEM_TYPE)})
+        df = df.withColumn(UNKNOWN, standard.odd)
+        df = select(df, self.topic, self._functions, asked)
+        df, lifted = upcast(df, self._functions, asked, self.topic)
+        return self._finished(df, lifted, standard.columns, stamp)
+
+    def _standard_of(self, payload: StructType) -> _Standard:
+        """Made once for a schema; see `JsonDecoder`."""
+        if self._standard is None or self._standard.payload != payload:
+            columns = standard_columns(payload, self.extras, self._mapped)
+            why = F.col(PROBLEM)
+            for one in columns:
+                told = f"{one.name} can't be read as {one.type.simpleString()}"
+                why = F.coalesce(why, F.when(one.is_unreadable, problem(SCHEMA, told)))
+            values = {**{one.name: one.value for one in columns}, SOURCE: F.lit(self._source.name)}
+            odd = reduce(operator.or_, (one.is_unreadable for one in columns), F.col(UNKNOWN))
+            self._standard = _Standard(payload, columns, values, why, odd)
+        return self._standard
+
+    def _with_requirements(self, df: DataFrame, payload: StructType) -> DataFrame:
+        """Declared columns that must have a value."""
+        why = F.col(PROBLEM)
+        for name in self._required:
+            value = F.col(f"{EVENT}.{quoted(name)}") if name in payload.names else F.lit(None)
+            missing = F.col(EVENT).isNotNull() & value.isNull()
+            why = F.coalesce(why, F.when(missing, problem(SCHEMA, f"{name} is required and has no value")))
+        return df.withColumn(PROBLEM, why) if self._required else df
+
+    def _rescued(self, df: DataFrame, payload: StructType, adopted: StructType) -> Column:
+        """Unknown fields, and values that do not fit, as JSON."""
+        rest = beyond(payload, adopted)
+        unknown = F.lit(None).cast(StringType())
+        if isinstance(rest, StructType):
+            unknown = F.to_json(_part(F.col(EVENT), payload, rest, sparse=True))
+        if MISFITS not in df.columns:
+            return unknown
+        misfits = F.when(F.size(MISFITS) > 0, F.to_json(F.col(MISFITS)))
+        rest_of = misfits.substr(F.lit(2), F.length(misfits))
+        both = F.concat(unknown.substr(F.lit(1), F.length(unknown) - 1), F.lit(","), rest_of)
+        return F.coalesce(F.when(unknown.isNotNull() & misfits.isNotNull(), both), unknown, misfits)
+
+    def _settled(self, df: DataFrame, payload: StructType) -> DataFrame:
+        """Under `discard_value` and `rescue` an event stays without the value that does not fit."""
+        lenient = self.topic.schema_.mismatch == "discard_value" or self.rescues
+        if not lenient:
+            return df
+        only_schema = (F.col(f"{PROBLEM}.reason") == SCHEMA) & F.col(EVENT).isNotNull()
+        for name in self._required:
+            value = F.col(f"{EVENT}.{quoted(name)}") if name in payload.names else F.lit(None)
+            only_schema = only_schema & value.isNotNull()
+        return df.withColumn(PROBLEM, F.when(~F.coalesce(only_schema, F.lit(False)), F.col(PROBLEM)))
+
+    def _finished(self, df: DataFrame, payload: StructType, standard: Sequence[StandardColumn], stamp: bool) -> Shaped:
+        """The topic's own columns and nothing else, beside what the commit has to know."""
+        mapping = self._mapping(df, payload)
+        known = (payload, tuple(df.columns), stamp)
+        if self._finish is None or self._finish.known != known:
+            self._finish = self._finish_of(df, payload, standard, mapping, stamp)
+        frame = df if mapping is None else mapping.apply(df)
+        return Shaped(frame.select(*self._finish.chosen), self._finish.schema)
+
+    def _finish_of(
+        self,
+        df: DataFrame,
+        payload: StructType,
+        standard: Sequence[StandardColumn],
+        mapping: TopicMapping | None,
+        stamp: bool,
+    ) -> _Finish:
+        names = [one.name for one in standard]
+        if "event_version" in df.columns and "event_version" not in names:
+            names.append("event_version")
+        fields = [StructField(name, df.schema[name].dataType) for name in names]
+        values = {name: column(name) for name in names}
+        if mapping is None:
+            for one in payload_columns(payload, standard, self.extras.names):
+                fields.append(StructField(one.name, one.type))
+                values[one.name] = one.value
+        else:
+            for f in mapping.schema.fields:
+                fields = [other for other in fields if other.name != f.name] + [StructField(f.name, f.dataType)]
+                values[f.name] = F.col(f"{ROW}.{quoted(f.name)}")
+        system = system_fields(self.extras, rescued=self.rescues, keep_raw=self.topic.keep_raw)
+        schema = StructType(fields + [f for f in system if f.name not in values])
+        happened = values.get("event_timestamp")
+        if happened is not None and not isinstance(schema["event_timestamp"].dataType, TimestampType):
+            happened = None
+        now = F.current_timestamp() if stamp else F.lit(None).cast(TimestampType())
+        if INGESTED_AT in df.columns:
+            now = column(INGESTED_AT)
+        values.setdefault(EVENT_DATE, F.to_date(F.coalesce(happened, now) if happened is not None else now))
+        values[INGESTED_AT] = now
+        chosen = [values.get(f.name, column(f.name)).cast(f.dataType).alias(f.name) for f in schema.fields]
+        chosen += [column(name) for name in (RAW, PROBLEM, UNKNOWN) if name not in schema.names]
+        names = [*self.extras.names, *(name for name in self._hidden if name in df.columns)]
+        told = F.to_json(F.struct(*map(column, names))) if names else F.lit(None).cast("string")
+        chosen.append(F.when(column(PROBLEM).isNotNull(), told).alias(CONTEXT))
+        return _Finish((payload, tuple(df.columns), stamp), schema, chosen)
+
+    def _mapping(self, df: DataFrame, payload: StructType) -> TopicMapping | None:
+        """Made anew only when the payload changes: it asks Spark for the types of its expressions."""
+        known = payload.json()
+        if self._made is None or self._made[0] != known:
+            self._made = (known, mapping_for(self.topic, self._functions, df.sparkSession, payload, self.extras))
+        return self._made[1]
+
+
+def _adopted(payload: DataType, adopted: DataType) -> DataType:
+    """The adopted part of a payload, in the types that it is decoded by."""
+    if isinstance(payload, StructType) and isinstance(adopted, StructType):
+        kept = [f for f in payload.fields if f.name in adopted.names]
+        return StructType([StructField(f.name, _adopted(f.dataType, adopted[f.name].dataType)) for f in kept])
+    if isinstance(payload, ArrayType) and isinstance(adopted, ArrayType):
+        return ArrayType(_adopted(payload.elementType, adopted.elementType))
+    return payload
+
+
+def _part(value: Column, given: DataType, wanted: DataType, *, sparse: bool = False) -> Column:
+    """Some fields of a value, at any depth; `sparse`: a struct in which none has a value is NULL."""
+    if given == wanted:
+        return value
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        inner, part = given.elementType, wanted.elementType
+        return F.transform(value, lambda one: _part(one, inner, part, sparse=sparse))
+    assert isinstance(given, StructType) and isinstance(wanted, StructType)
+    fields = [_part(value.getField(f.name), given[f.name].dataType, f.dataType, sparse=sparse) for f in wanted.fields]
+    named = F.struct(*(field.alias(f.name) for field, f in zip(fields, wanted.fields, strict=True)))
+    there = reduce(operator.or_, (field.isNotNull() for field in fields)) if sparse else value.isNotNull()
+    return F.when(there, named)

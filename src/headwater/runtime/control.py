@@ -1,0 +1,39 @@
+"""What people do to flows: pause, resume, start over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headwater.flows import Ledger
+from headwater.runtime.holders import Holder
+from headwater.runtime.leases import Lease
+from headwater.runtime.plans import named
+from headwater.warehouse import Warehouse
+
+
+def pause(warehouse: Warehouse, name: str) -> None:
+    """Take no further step, from the present one's end on and after restarts, until it is resumed."""
+    warehouse.state.set_control(named(warehouse.project, name), paused=True)
+
+
+def resume(warehouse: Warehouse, name: str) -> None:
+    """Go on with a flow that was paused, or try one again that was given up."""
+    warehouse.state.set_control(named(warehouse.project, name), paused=False)
+
+
+def start_over(warehouse: Warehouse, name: str, *, empty: bool) -> int:
+    """Begin a new epoch: with the next run the source is read from its beginning. Returns the epoch's number."""
+    flow = named(warehouse.project, name)
+    with _holding(warehouse, flow):
+        return Ledger(warehouse.files, flow).restart(empty=empty).number
+
+
+@contextmanager
+def _holding(warehouse: Warehouse, flow: str) -> Iterator[None]:
+    """Nobody may run it meanwhile."""
+    lease = Lease.take(warehouse.state, flow, Holder.here(), warehouse.project.settings.runtime.lease)
+    try:
+        yield
+    finally:
+        lease.release()

@@ -1,0 +1,199 @@
+"""The runner's door: a Unix socket for its owner alone, where commands ask to be run in the warm Spark."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from headwater.project.definition import Project
+from headwater.runtime.frames import Frame, Line, Receiving, Sending, Text
+from headwater.runtime.hello import Hello, folder_of
+
+LONGEST_PATH = 100
+"""Bytes; a Unix socket's path may have 107, or fewer on some systems."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Streams:
+    """A command's standard streams, at the other end of the line."""
+
+    stdin: Text
+    stdout: Text
+    stderr: Text
+
+
+@dataclass(frozen=True)
+class Request:
+    """A command to run: its arguments, the folder it was called in, its streams."""
+
+    arguments: tuple[str, ...]
+    folder: Path
+    streams: Streams
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Which commands are answered, and how: run in this process, for an exit code."""
+
+    commands: frozenset[str]
+    run: Callable[[Request], int]
+
+
+class Door:
+    """Open while the runner is up. Several runners may share a lake: one of them has the door."""
+
+    def __init__(self, project: Project, answers: Answers) -> None:
+        self._hello = Hello.of(project, answers.commands)
+        self._folder = folder_of(project.file)
+        self._answers = answers
+        self._lock: io.TextIOWrapper | None = None
+        self._listening: socket.socket | None = None
+        self._place: Path | None = None
+        self._visits: set[Visit] = set()
+        self._numbers = iter(range(1, 1 << 62))
+
+    def open(self) -> None:
+        """Listen, unless another process does."""
+        if self._listening is not None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder.chmod(0o700)
+        lock = (self._folder / "lock").open("w", encoding="utf-8")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            return
+        self._lock = lock
+        self._place = self._short_place()
+        self._place.unlink(missing_ok=True)  # left by a runner that was killed: whoever has the lock may
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            listening.bind(str(self._place))
+        finally:
+            os.umask(before)
+        listening.listen(16)
+        self._listening = listening
+        (self._folder / "socket").write_text(str(self._place), encoding="utf-8")
+        threading.Thread(target=self._accept, args=(listening,), name="door", daemon=True).start()
+
+    def close(self) -> None:
+        """Answer nobody any more; what is being answered is cut off."""
+        listening, self._listening = self._listening, None
+        if listening is None or self._place is None or self._lock is None:
+            return
+        (self._folder / "socket").unlink(missing_ok=True)
+        self._place.unlink(missing_ok=True)
+        if self._place.parent != self._folder:
+            self._place.parent.rmdir()
+        listening.close()
+        for visit in tuple(self._visits):
+            visit.cut_off()
+        self._lock.close()
+
+    def _short_place(self) -> Path:
+        place = self._folder / "runner.sock"
+        if len(os.fsencode(place)) <= LONGEST_PATH:
+            return place
+        return Path(tempfile.mkdtemp(prefix="headwater-")) / "runner.sock"
+
+    def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return  # closed
+            visit = Visit(Line(connection), f"headwater:command:{next(self._numbers)}")
+            threading.Thread(target=self._serve, args=(visit,), name="visit", daemon=True).start()
+
+    def _serve(self, visit: Visit) -> None:
+        self._visits.add(visit)
+        try:
+            visit.serve(self._hello, self._answers.run)
+        except (OSError, ValueError, KeyError) as error:
+            log.info("visit ended", error=str(error))
+        finally:
+            self._visits.discard(visit)
+            visit.line.close()
+
+
+class Visit:
+    """One command that is answered: it runs in one thread, while another hears whether it is still wanted."""
+
+    def __init__(self, line: Line, tag: str) -> None:
+        self.line = line
+        self._tag = tag
+        self._over = False
+
+    def serve(self, hello: Hello, answer: Callable[[Request], int]) -> None:
+        self.line.send_json(Frame.HELLO, hello.record())
+        received = self.line.receive()
+        if received is None or received[0] is not Frame.REQUEST:
+            return
+        told = json.loads(received[1])
+        stdin = Receiving(self.line)
+        out = io.BufferedWriter(Sending(self.line, Frame.OUT), 1 << 16)
+        err = io.BufferedWriter(Sending(self.line, Frame.ERR))
+        streams = Streams(
+            Text(io.BufferedReader(stdin), tty=False),
+            Text(out, tty=told["out_tty"], columns=told["columns"]),
+            Text(err, tty=told["err_tty"], by_line=True, columns=told["columns"]),
+        )
+        request = Request(tuple(told["arguments"]), Path(told["folder"]), streams)
+        worker = threading.Thread(target=self._work, args=(request, answer), name=self._tag, daemon=True)
+        worker.start()
+        while True:
+            received = self.line.receive()
+            if received is None:
+                break
+            if received[0] is Frame.IN:
+                stdin.put(received[1])
+        stdin.put(b"")
+        if not self._over:
+            self.cut_off()
+        worker.join()
+
+    def cut_off(self) -> None:
+        """Nobody waits for the answer any more: cancel its Spark jobs; what it writes goes nowhere."""
+        from pyspark import SparkContext
+
+        context = SparkContext._active_spark_context
+        if context is not None and not self._over:
+            context.cancelJobsWithTag(self._tag)
+        self.line.close()
+
+    def _work(self, request: Request, answer: Callable[[Request], int]) -> None:
+        from pyspark import SparkContext
+
+        context = SparkContext._active_spark_context
+        if context is not None:
+            context.addJobTag(self._tag)
+            context.setInterruptOnCancel(True)
+        code = 1
+        try:
+            code = answer(request)
+            request.streams.stdout.flush()
+            request.streams.stderr.flush()
+        except OSError as error:
+            log.info("nobody waited for the answer", arguments=request.arguments[:2], error=str(error))
+        except Exception as caught:
+            log.error("command failed", arguments=request.arguments[:2], exc_info=caught)
+        self._over = True
+        try:
+            self.line.send_json(Frame.EXIT, {"code": code})
+        except OSError:
+            pass  # it has gone
+        self.line.close()

@@ -1,0 +1,254 @@
+"""Keeps one flow: opens it, takes its steps when they are due, tries again or gives up, and says how it goes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import structlog
+from pyspark.sql import SparkSession
+
+from headwater.errors import Code, HeadwaterError, TransientError
+from headwater.flows import Flow, Range, StepDone
+from headwater.runtime.leases import Lease
+from headwater.runtime.pacing import BackOff
+from headwater.runtime.plans import Plan
+from headwater.runtime.reports import FlowEvent, FlowReport, FlowState
+from headwater.session import activate, fork
+from headwater.sources.reading import Lag
+from headwater.sparkerrors import as_headwater_error
+from headwater.spec.base import Trigger
+from headwater.state import Control
+
+TRIES_OF_ONCE = 3
+"""A run that is to come to an end gives up a flow after so many transient errors in a row."""
+NAP = 0.5
+"""Seconds after which whoever sleeps looks whether it has been told something."""
+LAG_EVERY = 2.0
+"""Seconds between two looks at how far a flow is behind."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Keeper:
+    """One flow's loop, in a thread of its own. An error that may go away is tried again; any other ends this flow
+    alone, until somebody resumes it."""
+
+    plan: Plan
+    spark: SparkSession
+    lease: Lease
+    trigger: Trigger
+    report: FlowReport
+    tell: Callable[[FlowEvent], None]
+    stopping: threading.Event
+    control: Control
+    ready: threading.Event = field(default_factory=threading.Event)
+    """Where the run is to come to an end: this flow's end is known."""
+    over: threading.Event = field(default_factory=threading.Event)
+    """This flow is done, or will not be."""
+    _others: Callable[[], bool] = lambda: True
+    _back_off: BackOff = field(default_factory=BackOff)
+    _flow: Flow | None = None
+    _lag_at: float = 0.0
+
+    @property
+    def tag(self) -> str:
+        """What the flow's Spark jobs are found by. A job group won't do: Hudi sets its own."""
+        return f"headwater:{self.plan.flow}"
+
+    def run(self, others: Callable[[], bool]) -> None:
+        """Until the flow is done or told to stop. `others`: may this one begin, as far as others go."""
+        self._others = others
+        try:
+            # What is set here is this thread's: PySpark gives each thread of Python one of the JVM.
+            context = self.spark.sparkContext
+            context.setLocalProperty("spark.scheduler.pool", self.plan.flow)
+            context.addJobTag(self.tag)
+            context.setInterruptOnCancel(True)
+            self.spark = fork(self.spark)
+            activate(self.spark)
+            self._say("started")
+            while not self.stopping.is_set() and not self._turn():
+                pass
+        except Exception as caught:
+            self._fail(as_headwater_error(caught), caught)
+        finally:
+            self._let_go()
+            if self.report.state not in (FlowState.DONE, FlowState.FAILED, FlowState.PAUSED):
+                self.report.state = FlowState.STOPPED
+                self._say("stopped")
+            self.ready.set()
+            self.over.set()
+
+    @property
+    def given_up(self) -> bool:
+        return self.report.state is FlowState.FAILED
+
+    # --- one turn of the loop; True when it is the last
+
+    def _turn(self) -> bool:
+        if self.control.paused:
+            return self._rest()
+        try:
+            return self._once() if self.trigger == "once" else self._on()
+        except Exception as caught:
+            return self._after(caught)
+
+    def _once(self) -> bool:
+        flow = self._opened()
+        flow.freeze()
+        self.ready.set()
+        if not self._others():
+            return False
+        self._catch_up(flow)
+        if not self.stopping.is_set() and not self.control.paused:
+            self.report.state = FlowState.DONE
+            self._say("finished", **self._totals())
+        return True
+
+    def _on(self) -> bool:
+        flow = self._opened()
+        if isinstance(self.trigger, timedelta):
+            self._catch_up(flow)
+            self._sleep(self.trigger.total_seconds())
+            return False
+        recovered = flow.recover()
+        if recovered is not None:
+            self._landed(recovered)
+            return False
+        ahead = flow.ahead()
+        self._healthy()
+        seconds = self.plan.pace.wait(ahead, time.monotonic())
+        if seconds > 0:
+            self.report.state = FlowState.WAITING
+            self._look_behind(flow, ahead)
+            flow.wait(self.stopping, seconds)
+            return False
+        self._step(flow, ahead)
+        return False
+
+    def _catch_up(self, flow: Flow) -> None:
+        """All steps that can be taken now."""
+        while not self.stopping.is_set() and not self.control.paused and self._step(flow):
+            pass
+        self._healthy()
+        self._look_behind(flow, None)
+        self.report.state = FlowState.WAITING
+
+    def _step(self, flow: Flow, range: Range | None = None) -> bool:
+        self.report.state = FlowState.RUNNING
+        done = flow.step(range)
+        if done is not None:
+            self._landed(done)
+        return done is not None
+
+    def _landed(self, done: StepDone) -> None:
+        self.plan.pace.taken()
+        self.report.landed(done)
+        self._healthy()
+        self._say(
+            "step",
+            epoch=done.epoch,
+            step=done.step,
+            version=done.landed.version,
+            rows=done.landed.rows,
+            rejected=done.landed.rejected,
+            recovered=done.recovered,
+        )
+
+    def _opened(self) -> Flow:
+        if self._flow is None:
+            self._flow = self.plan.open(self.spark, self.lease.check)
+        return self._flow
+
+    def _let_go(self) -> None:
+        """Drop the open flow: what it holds in memory may not be what is in the lake."""
+        flow, self._flow = self._flow, None
+        if flow is not None:
+            try:
+                flow.close()
+            except Exception as caught:
+                log.warning("input not closed", flow=self.plan.flow, error=str(caught))
+
+    def _look_behind(self, flow: Flow, ahead: Range | None) -> None:
+        now = time.monotonic()
+        if now - self._lag_at < LAG_EVERY:
+            return
+        self._lag_at = now
+        known = flow.lag()
+        self.report.lag = known or (Lag(records=0) if ahead is None else Lag(ahead.rows, ahead.bytes))
+        self.report.positions = flow.positions
+
+    # --- when it does not go well, or people interfere
+
+    def _after(self, caught: Exception) -> bool:
+        """A turn failed."""
+        error = as_headwater_error(caught)
+        self._let_go()
+        if self.stopping.is_set():
+            log.info("step cut off", flow=self.plan.flow, error=str(error))
+            return True  # it is done again at the next start
+        if not isinstance(error, TransientError) or (
+            self.trigger == "once" and self._back_off.failures >= TRIES_OF_ONCE - 1
+        ):
+            self._fail(error, caught)
+            return self.trigger == "once" or error.code is Code.LEASE_LOST or self._resumed_or_stopped()
+        seconds = self._back_off.next()
+        self.report.state, self.report.error = FlowState.RETRYING, error
+        self.report.retry_at = datetime.now(timezone.utc) + timedelta(seconds=seconds)
+        log.warning("flow failed", flow=self.plan.flow, error=str(error), retry_in=seconds, exc_info=caught)
+        self._say("retry", error=str(error), code=str(error.code), seconds=round(seconds, 1))
+        self._sleep(seconds)
+        return False
+
+    def _fail(self, error: HeadwaterError, caught: BaseException) -> None:
+        self.report.state, self.report.error = FlowState.FAILED, error
+        log.error("flow given up", flow=self.plan.flow, error=str(error), exc_info=caught)
+        self._say("failed", error=str(error), code=str(error.code))
+
+    def _healthy(self) -> None:
+        self._back_off.over()
+        self.report.error = self.report.retry_at = None
+
+    def _resumed_or_stopped(self) -> bool:
+        """Given up: down until somebody resumes it. Whether it is over."""
+        seen = self.control.resumed
+        while not self.stopping.wait(NAP):
+            if self.control.resumed != seen:
+                self._back_off.over()
+                self.report.state = FlowState.STARTING
+                self._say("resumed")
+                return False
+        return True
+
+    def _rest(self) -> bool:
+        """Paused: nothing is done until it is resumed. A run that comes to an end does not wait for that."""
+        self._let_go()
+        self.report.state = FlowState.PAUSED
+        self._say("paused")
+        if self.trigger == "once":
+            return True
+        while self.control.paused:
+            if self.stopping.wait(NAP):
+                return True
+        self.report.state = FlowState.STARTING
+        self._say("resumed")
+        return False
+
+    def _sleep(self, seconds: float) -> None:
+        """For so long, or until somebody wants something."""
+        control, until = self.control, time.monotonic() + seconds
+        while self.control == control and (left := until - time.monotonic()) > 0:
+            if self.stopping.wait(min(left, NAP)):
+                return
+
+    def _totals(self) -> Mapping[str, Any]:
+        return {"steps": self.report.steps, "rows": self.report.rows, "rejected": self.report.rejected}
+
+    def _say(self, event: str, **details: Any) -> None:
+        self.tell(FlowEvent(event, self.plan.flow, details))

@@ -1,0 +1,49 @@
+"""How a flow is run: when it takes its steps, after which others, and how it is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwater.errors import Code, UsageError, did_you_mean
+from headwater.flows import Flow
+from headwater.model import Kind
+from headwater.project.definition import Project
+from headwater.runtime.pacing import Pace
+from headwater.spec.base import Trigger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Guard = Callable[[], None]
+"""Raises when this process may no longer write."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One flow, ready to be opened in a session of its own."""
+
+    flow: str
+    trigger: Trigger
+    pace: Pace
+    open: Callable[[SparkSession, Guard], Flow]
+    after: frozenset[str] = frozenset()
+    """Flows whose results it reads: a run that ends lets them finish first."""
+
+
+def flow_names(project: Project) -> list[str]:
+    """Every flow of a project."""
+    return [flow_name(topic) for topic in project.topics]
+
+
+def named(project: Project, name: str) -> str:
+    """The flow of a name, with or without its kind: `topics.orders`, `orders`."""
+    known = {short: flow for flow in flow_names(project) for short in (flow, flow.split(".", 1)[1])}
+    if name not in known:
+        raise UsageError(Code.UNKNOWN_FLOW, f"there is no flow '{name}'", hint=did_you_mean(name, known))
+    return known[name]
+
+
+def flow_name(topic: str) -> str:
+    return f"{Kind.TOPIC.plural}.{topic}"

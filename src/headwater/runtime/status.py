@@ -1,0 +1,45 @@
+"""How the flows are, from the state database alone: no Spark, and also after the runner has gone."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from headwater.runtime.leases import held
+from headwater.runtime.plans import flow_names
+from headwater.runtime.reports import FlowReport, FlowState
+from headwater.state import State
+from headwater.warehouse import Warehouse
+
+NEW, DIED = "new", "died"
+_ENDED = frozenset({FlowState.STOPPED, FlowState.DONE, FlowState.FAILED})
+
+
+def flow_statuses(warehouse: Warehouse) -> list[dict[str, Any]]:
+    """Every flow: what it last said of itself, who runs it, and whether that is still so."""
+    state: State = warehouse.state
+    now, leases, controls, statuses = state.now(), state.leases(), state.controls(), state.statuses()
+    found = []
+    for flow in flow_names(warehouse.project):
+        status = {**FlowReport(flow).record(), "state": NEW, "updated_at": None, **statuses.get(flow, {})}
+        lease = None if flow not in leases else held(leases[flow], now)
+        control = controls.get(flow)
+        paused = control is not None and control.paused
+        if lease is not None and not lease.live:
+            status["state"] = DIED
+        elif lease is None:
+            if status["state"] != NEW and status["state"] not in {state.value for state in _ENDED}:
+                status["state"] = FlowState.STOPPED.value
+            if paused:
+                status["state"] = FlowState.PAUSED.value
+        if lease is None or not lease.live:
+            status["rows_per_second"] = 0.0
+        updated = status["updated_at"]
+        status |= {
+            "paused": paused,
+            "holder": None if lease is None else str(lease.holder),
+            "heard_at": None if lease is None else lease.heard_at.isoformat(),
+            "updated_at": updated and datetime.fromtimestamp(updated, timezone.utc).isoformat(),
+        }
+        found.append(status)
+    return found

@@ -1,0 +1,91 @@
+"""What goes on beside the flows while they run: leases are renewed, their state is written down, orders are read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import structlog
+
+from headwater.errors import HeadwaterError
+from headwater.runtime.holders import Holder
+from headwater.runtime.keeper import Keeper
+from headwater.runtime.leases import Lease
+from headwater.runtime.reports import FlowReport
+from headwater.state import Control, State
+
+EVERY = 0.5
+"""Seconds between two rounds."""
+
+log = structlog.get_logger(__name__)
+
+
+class Tending:
+    """One thread for all flows of a runner."""
+
+    def __init__(self, state: State, holder: Holder, duration: timedelta) -> None:
+        self.state = state
+        self.holder = holder
+        self.duration = duration
+        self.leases: dict[str, Lease] = {}
+        self.reports: list[FlowReport] = []
+        self.keepers: Sequence[Keeper] = ()
+        self._written: dict[str, object] = {}
+        self._renewed = time.monotonic()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.also: Callable[[], None] = lambda: None
+        """Called with every round."""
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._go, name="tending", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Write down how the flows ended, and let go of them."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._guarded(self._write)
+        for lease in self.leases.values():
+            self._guarded(lease.release)
+
+    def control(self, flow: str) -> Control:
+        return self.state.controls().get(flow, Control())
+
+    def renew(self) -> None:
+        """Say of every flow that it is in good hands."""
+        self._renewed = time.monotonic()
+        for lease in self.leases.values():
+            if not lease.lost and not lease.renew(self.holder):
+                log.error("lease lost", flow=lease.flow)
+
+    def _go(self) -> None:
+        while not self._ending.wait(EVERY):
+            if time.monotonic() - self._renewed >= self.duration.total_seconds() / 4:
+                self._guarded(self.renew)
+            self._guarded(self._listen)
+            self._guarded(self._write)
+            self._guarded(self.also)
+
+    def _listen(self) -> None:
+        """Pass on what people have told the flows."""
+        controls = self.state.controls()
+        for keeper in self.keepers:
+            keeper.control = controls.get(keeper.plan.flow, Control())
+
+    def _write(self) -> None:
+        """Keep what has changed of the flows' states."""
+        records = {report.flow: report.record() for report in self.reports}
+        changed = {flow: record for flow, record in records.items() if self._written.get(flow) != record}
+        self.state.put_statuses(changed)
+        self._written.update(changed)
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """The state database may be away for a while; what needs it is tried again with the next round."""
+        try:
+            act()
+        except (HeadwaterError, OSError) as error:
+            log.warning("not tended", error=str(error))

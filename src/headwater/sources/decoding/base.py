@@ -1,0 +1,65 @@
+"""The seam for decoding: what the records hold, and the events that they are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+RAW = "_raw"
+"""The record's bytes, as they came."""
+POSITION = "_position"
+"""Where the record stands in its source; sorts in order of arrival."""
+EVENT = "_event"
+"""The decoded payload: a struct; NULL where nothing could be decoded."""
+PROBLEM = "_problem"
+"""Why a record can't be taken in: struct<reason: string, message: string>; NULL where all is well.
+
+Reason `decode`: it could not be read at all, and the event is NULL. Reason `schema`: some value does not fit the
+schema; the event is there without that value.
+"""
+MISFITS = "_misfits"
+"""Optional: map<string,string> of top-level values that do not fit their type, as text; NULL where all is well."""
+UNKNOWN = "_unknown"
+"""Whether the record may hold more than the schema says."""
+DECODE = "decode"
+SCHEMA = "schema"
+
+
+class Decoder(ABC):
+    """Makes events of a frame of records."""
+
+    textual: bool = False
+    """Values have no types of their own: the schema decides how they are read."""
+
+    @property
+    def learnt(self) -> int:
+        """Grows when `detect` has taught the decoder itself something, such as a registry's schema: then what `decode`
+        gave before is out of date, even under the same schema."""
+        return 0
+
+    @abstractmethod
+    def detect(self, records: DataFrame) -> StructType:
+        """The schema of these records' payloads; may run a job. A field that is null throughout is left out."""
+
+    @abstractmethod
+    def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
+        """The records with EVENT (a struct of exactly `schema`) and PROBLEM; no record is dropped or added."""
+
+    def quick(self, records: DataFrame, schema: StructType) -> DataFrame | None:
+        """The records with EVENT and UNKNOWN alone: a plan as small as can be, for steps in which all is well.
+
+        UNKNOWN is true for every record that `decode` gives a PROBLEM or that `unknown` is true for, and may be true
+        for others; such a step is decoded again. None: there is no quicker way than `decode`.
+        """
+        return None
+
+    def unknown(self, schema: StructType) -> Column | None:
+        """Over decoded records: whether one may hold what `schema` lacks. Never a wrong no; None: it can't happen.
+
+        It is computed for every record of every step, so it has to be cheap; `detect` then looks closely.
+        """
+        return None

@@ -1,0 +1,198 @@
+"""Records that are JSON objects."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+
+from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
+from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
+
+CORRUPT = "_headwater_corrupt"
+_PARSED = "_headwater_parsed"
+_TEXT = "_headwater_text"
+_OPTIONS = {"columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
+_SHOWN = 60
+"""Characters of a value that a message shows."""
+
+
+class JsonDecoder(Decoder):
+    """One JSON object a record, in UTF-8."""
+
+    textual = True
+
+    def __init__(self) -> None:
+        self._made: _Expressions | None = None
+
+    def detect(self, records: DataFrame) -> StructType:
+        spark = records.sparkSession
+        jvm: Any = spark._jvm
+        lines = records.select(F.col(RAW).cast(StringType()))
+        texts = getattr(lines._jdf, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
+        reader = spark._jsparkSession.read().option("dropFieldIfAllNull", "true")
+        for name, value in _OPTIONS.items():
+            reader = reader.option(name, value)
+        schema = StructType.fromJson(json.loads(reader.json(texts).schema().json()))
+        return StructType([f for f in schema.fields if f.name != CORRUPT])
+
+    def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
+        made = self._expressions(schema)
+        parsed = records.select("*", *made.parsed)
+        return parsed.select(*map(quoted, records.columns), *made.decoded)
+
+    def quick(self, records: DataFrame, schema: StructType) -> DataFrame | None:
+        made = self._expressions(schema)
+        if made.quick is None:
+            return None
+        parsed = records.select("*", *made.parsed)
+        return parsed.select(*map(quoted, records.columns), *made.quick)
+
+    def unknown(self, schema: StructType) -> Column | None:
+        return self._expressions(schema).unknown
+
+    def _expressions(self, schema: StructType) -> _Expressions:
+        """Made once for a schema: a live step is small, and to build them takes longer than to run them."""
+        if self._made is None or self._made.schema != schema:
+            self._made = _expressions(schema)
+        return self._made
+
+
+@dataclass(frozen=True)
+class _Expressions:
+    """What makes events of records by one schema."""
+
+    schema: StructType
+    parsed: list[Column]
+    decoded: list[Column]
+    unknown: Column
+    quick: list[Column] | None
+
+
+def _expressions(schema: StructType) -> _Expressions:
+    raw, text, parsed = F.col(RAW), F.col(_TEXT), F.col(_PARSED)
+    asked = StructType([*schema.fields, StructField(CORRUPT, StringType())])
+    as_text = raw.cast(StringType())
+    broken = parsed.getField(CORRUPT).isNotNull()
+    invalid = F.decode(raw, "UTF-8") != text
+    # Spark reads the first object of a text and leaves the rest: what is odd is looked at as a whole.
+    odd = broken | ~F.endswith(F.rtrim(text), F.lit("}")) | (_keys(text) != _values(parsed, schema))
+    alone = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "array<map<string,string>>", _OPTIONS)
+    no_object = parsed.isNull() | F.when(odd, F.size(F.coalesce(alone, F.array())) != 1).otherwise(False)
+    misfits = _misfits(text, schema)
+    why = (
+        F.when(raw.isNull(), F.lit(None))
+        .when(invalid, problem(DECODE, "not valid UTF-8"))
+        .when(no_object, problem(DECODE, "not one JSON object"))
+        .when(broken, problem(SCHEMA, _told(misfits, schema)))
+    )
+    fields = [parsed.getField(f.name).alias(f.name) for f in schema.fields]
+    event = F.when(parsed.isNotNull() & ~invalid & ~no_object, F.struct(*fields)) if fields else F.lit(None)
+    at_all = broken | parsed.isNull() | invalid | ~F.endswith(F.rtrim(text), F.lit("}"))
+    strange = F.when(raw.isNull(), False).otherwise(at_all | has_unknown_keys(text, parsed, schema))
+    return _Expressions(
+        schema,
+        [as_text.alias(_TEXT), F.from_json(as_text, asked, _OPTIONS).alias(_PARSED)],
+        [
+            event.cast(schema).alias(EVENT),
+            why.cast(PROBLEM_TYPE).alias(PROBLEM),
+            F.when(broken, misfits).alias(MISFITS),
+        ],
+        has_unknown_keys(as_text, F.col(EVENT), schema),
+        [F.when(parsed.isNotNull(), F.struct(*fields)).alias(EVENT), strange.alias(UNKNOWN)] if fields else None,
+    )
+
+
+def has_unknown_keys(text: Column, event: Column, schema: StructType) -> Column:
+    """Whether a JSON text has more keys with a value than the event has values: an unknown key at any depth.
+
+    Keys are counted, not listed, since that costs a fraction of a second parse: outside of strings, a quote and a colon
+    stand together only at the end of a key. A text in another style (`"key" :`), a key given twice, or an object kept
+    as text make a wrong yes.
+    """
+    values = _values(event, schema)
+    spaced = F.contains(text, F.lit('" :'))
+    closely = _keys(text) - _count(text, '\\":') - _count(text, '":null') - _count(text, '": null') > values
+    return F.when((_keys(text) == values) & ~spaced, False).otherwise(spaced | closely)
+
+
+def _keys(text: Column) -> Column:
+    return _count(text, '":')
+
+
+def _count(text: Column, part: str) -> Column:
+    """How often a part stands in the text."""
+    return F.octet_length(text) - F.octet_length(F.replace(text, F.lit(part), F.lit(part[:-1])))
+
+
+def _values(value: Column, data_type: DataType) -> Column:
+    """How many keys with a value are in it, at all depths."""
+    if isinstance(data_type, StructType):
+        total = F.lit(0)
+        for f in data_type.fields:
+            inner = value.getField(f.name)
+            total = total + F.when(inner.isNotNull(), F.lit(1)).otherwise(0)
+            if _has_keys(f.dataType):
+                total = total + F.when(inner.isNotNull(), _values(inner, f.dataType)).otherwise(0)
+        return total
+    if isinstance(data_type, ArrayType) and _has_keys(data_type.elementType):
+        element = data_type.elementType
+        return F.aggregate(
+            value, F.lit(0), lambda sum, one: sum + F.when(one.isNotNull(), _values(one, element)).otherwise(0)
+        )
+    if isinstance(data_type, MapType):
+        inner_type = data_type.valueType
+        return F.aggregate(
+            F.map_values(value),
+            F.lit(0),
+            lambda sum, one: sum + F.when(one.isNotNull(), F.lit(1) + _values(one, inner_type)).otherwise(0),
+        )
+    return F.lit(0)
+
+
+def _has_keys(data_type: DataType) -> bool:
+    if isinstance(data_type, ArrayType):
+        return _has_keys(data_type.elementType)
+    return isinstance(data_type, (StructType, MapType))
+
+
+def _misfits(text: Column, schema: StructType) -> Column:
+    """The top-level values that do not fit their type, as text; complex ones too where only their inside may not."""
+    if not schema.fields:
+        return F.lit(None).cast("map<string,string>")
+    as_text = F.from_json(text, StructType([StructField(f.name, StringType()) for f in schema.fields]), _OPTIONS)
+    found = F.map_from_arrays(
+        F.array(*(F.lit(f.name) for f in schema.fields)),
+        F.array(*(as_text.getField(f.name) for f in schema.fields)),
+    )
+    typed = F.map_from_arrays(
+        F.array(*(F.lit(f.name) for f in schema.fields)),
+        F.array(*(F.col(f"{_PARSED}.{quoted(f.name)}").isNull() for f in schema.fields)),
+    )
+    wrong = F.map_filter(found, lambda name, value: value.isNotNull() & F.element_at(typed, name))
+    nested = [f.name for f in schema.fields if isinstance(f.dataType, (StructType, ArrayType, MapType))]
+    inside = F.map_filter(found, lambda name, value: value.isNotNull() & name.isin(*nested)) if nested else wrong
+    return F.when(F.size(wrong) > 0, wrong).otherwise(inside)
+
+
+def _told(misfits: Column, schema: StructType) -> Column:
+    types = F.create_map(*(F.lit(part) for f in schema.fields for part in (f.name, f.dataType.simpleString())))
+    sentences = F.transform(
+        F.map_entries(misfits),
+        lambda one: F.concat(
+            one.getField("key"),
+            F.lit(": "),
+            F.substring(one.getField("value"), 1, _SHOWN),
+            F.lit(" does not fit "),
+            F.element_at(types, one.getField("key")),
+        ),
+    )
+    return F.coalesce(F.nullif(F.array_join(sentences, "; "), F.lit("")), F.lit("a value does not fit its type"))
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

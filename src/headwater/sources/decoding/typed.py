@@ -1,0 +1,107 @@
+"""Records that come with types: Parquet, ORC, Avro files, tables. The reader gives the event itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+
+from headwater.sources.decoding.base import EVENT, PROBLEM, SCHEMA, Decoder
+
+PROBLEM_TYPE = StructType([StructField("reason", StringType()), StructField("message", StringType())])
+
+
+class TypedDecoder(Decoder):
+    """`read` gives EVENT, and PROBLEM where something could not be read (or leaves it out)."""
+
+    def __init__(self) -> None:
+        self._given = StructType()
+
+    def detect(self, records: DataFrame) -> StructType:
+        """The event's own type; of records that have been decoded, the type of what they were decoded from."""
+        if EVENT not in records.columns:
+            return self._given
+        found = records.schema[EVENT].dataType
+        assert isinstance(found, StructType)
+        return found
+
+    def unknown(self, schema: StructType) -> Column | None:
+        """A column has a type even where it has no value: it is new for all records or for none."""
+        return F.lit(True) if _has_more(self._given, schema) else None
+
+    def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
+        given = self._given = self.detect(records)
+        event = F.col(EVENT)
+        known = F.col(PROBLEM) if PROBLEM in records.columns else F.lit(None).cast(PROBLEM_TYPE)
+        misfits: list[Column] = []
+        value = conform(event, given, schema, "", misfits)
+        conformed = F.when(event.isNotNull(), value).cast(schema)
+        problem = F.coalesce(known, *misfits) if misfits else known
+        return records.withColumn(PROBLEM, problem).withColumn(EVENT, conformed)
+
+
+def problem(reason: str, message: str | Column) -> Column:
+    """A value of PROBLEM."""
+    told = F.lit(message) if isinstance(message, str) else message
+    return F.struct(F.lit(reason).alias("reason"), told.alias("message")).cast(PROBLEM_TYPE)
+
+
+def conform(value: Column, given: DataType, wanted: DataType, at: str, misfits: list[Column]) -> Column:
+    """A value under another type: missing fields are NULL; what can't be cast without loss is a misfit."""
+    if given.simpleString() == wanted.simpleString():
+        return value
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        fields = []
+        for f in wanted.fields:
+            path = f"{at}.{f.name}" if at else f.name
+            if f.name in given.names:
+                inner = conform(value.getField(f.name), given[f.name].dataType, f.dataType, path, misfits)
+            else:
+                inner = F.lit(None)
+            fields.append(inner.cast(f.dataType).alias(f.name))
+        return F.when(value.isNotNull(), F.struct(*fields))
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType) and fits(given, wanted):
+        inner_given, inner_wanted = given.elementType, wanted.elementType
+        return F.transform(value, lambda one: conform(one, inner_given, inner_wanted, at, []).cast(inner_wanted))
+    cast = value.cast(wanted)
+    if not fits(given, wanted):
+        lossy = cast.isNull() if isinstance(given, StringType) else cast.isNull() | (cast.cast(given) != value)
+        misfit = value.isNotNull() & lossy
+        message = F.concat(F.lit(f"{at} is {given.simpleString()} and does not fit {wanted.simpleString()}"))
+        misfits.append(F.when(misfit, problem(SCHEMA, message)))
+        return F.when(~misfit, cast)
+    return cast
+
+
+_WIDER: dict[str, tuple[str, ...]] = {
+    "tinyint": ("smallint", "int", "bigint", "float", "double"),
+    "smallint": ("int", "bigint", "float", "double"),
+    "int": ("bigint", "double"),
+    "float": ("double",),
+    "date": ("timestamp",),
+}
+
+
+def fits(given: DataType, wanted: DataType) -> bool:
+    """Whether every value of one type is a value of the other."""
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        return all(f.name not in given.names or fits(given[f.name].dataType, f.dataType) for f in wanted.fields)
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        return fits(given.elementType, wanted.elementType)
+    if isinstance(given, MapType) and isinstance(wanted, MapType):
+        return fits(given.keyType, wanted.keyType) and fits(given.valueType, wanted.valueType)
+    names: Any = (given.simpleString(), wanted.simpleString())
+    return names[0] == names[1] or names[1] in _WIDER.get(names[0], ())
+
+
+def _has_more(given: DataType, known: DataType) -> bool:
+    """Whether one type has a field, at any depth, that the other lacks."""
+    if isinstance(given, StructType) and isinstance(known, StructType):
+        return any(f.name not in known.names or _has_more(f.dataType, known[f.name].dataType) for f in given.fields)
+    if isinstance(given, ArrayType) and isinstance(known, ArrayType):
+        return _has_more(given.elementType, known.elementType)
+    if isinstance(given, MapType) and isinstance(known, MapType):
+        return _has_more(given.valueType, known.valueType)
+    return False

@@ -1,0 +1,177 @@
+"""Reads a batch of files in the way that their format asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from headwater.sources.decoding.base import EVENT, Decoder
+from headwater.sources.decoding.csv import DEFAULTS, CsvDecoder
+from headwater.sources.decoding.json import JsonDecoder
+from headwater.sources.decoding.typed import TypedDecoder
+from headwater.sources.files import frames, peeking, probing
+from headwater.sources.files.config import FilesSource
+from headwater.sources.files.decoders import BinaryDecoder, FileDecoder, TextDecoder
+from headwater.sources.files.frames import FILE, MODIFIED, Place
+from headwater.sources.files.log import Batch, Taken
+from headwater.sources.files.partitions import Partitions
+from headwater.sources.files.peeking import Peek
+from headwater.sources.files.splitting import Splitter
+from headwater.storage import Files
+
+ONLY_IN_PYTHON = (".zst", ".lz4")
+"""Hadoop's own codecs for these need native libraries, which Spark's packages lack or write in another framing."""
+
+_FOOTERS: dict[str, Callable[[Files, Taken], Peek]] = {
+    "parquet": peeking.parquet_schema,
+    "orc": peeking.orc_schema,
+    "avro": peeking.avro_schema,
+}
+_NANOSECONDS = "spark.sql.legacy.parquet.nanosAsLong"
+
+
+class BatchReader:
+    """One source's way of reading."""
+
+    def __init__(self, spec: FilesSource, spark: SparkSession, files: Files) -> None:
+        self._spec = spec
+        self._spark = spark
+        self._files = files
+        self.partitions = Partitions()
+        self._headers: set[str] = set()
+        csv = {name: spec.option(name, default) for name, default in DEFAULTS.items()}
+        csv["sep"] = spec.option("sep", spec.option("delimiter", csv["sep"]))
+        self._splitter = Splitter(
+            "json" if spec.file_format == "json" else "csv" if spec.file_format == "csv" else "text",
+            multi_line=spec.is_on("multiLine"),
+            header=spec.is_on("header", True),
+            comment=spec.option("comment"),
+            **csv,
+        )
+        self.decoder: Decoder = FileDecoder(self._decoder(from_raw=False), self.partitions)
+        self.raw_decoder: Decoder = FileDecoder(self._decoder(from_raw=True), self.partitions)
+
+    def learn(self, paths: Iterable[str]) -> None:
+        """Names and types in the paths of all files so far."""
+        if self._spec.partition_columns:
+            for path in paths:
+                self.partitions.learn(path)
+
+    def read(self, number: int, batch: Batch) -> tuple[DataFrame, dict[str, str]]:
+        """The records of a batch, with one for each file that can't be read; and these files with the cause."""
+        frames.pin_blocks(self._spark, batch.block)
+        place = Place(self._spark, self._files, number)
+        sound = [file for file in batch.files if file.path not in batch.problems]
+        problems = {file: batch.problems[file.path] for file in batch.files if file.path in batch.problems}
+        self._headers.clear()
+        parts, broken = self._parts(place, sound)
+        problems |= {file: f"the file can't be read: {cause}" for file, cause in broken.items()}
+        if problems or not parts:
+            parts.append(frames.unreadable(place, problems))
+        records = frames.together(parts)
+        if self._spec.file_format in _FOOTERS and EVENT not in records.columns:
+            records = records.withColumn(EVENT, F.lit(None).cast(StructType()))
+        records = records if self._spec.file_columns else records.drop(FILE, MODIFIED)
+        return records, {file.path: cause for file, cause in problems.items()}
+
+    def unreadable(self, number: int, batch: Batch, taken: Sequence[Taken]) -> dict[Taken, str]:
+        """Which of a batch's files Spark can't read, with the cause."""
+        frames.pin_blocks(self._spark, batch.block)
+        place = Place(self._spark, self._files, number)
+
+        def read(some: Sequence[Taken]) -> DataFrame:
+            return frames.together(self._parts(place, some)[0] or [frames.unreadable(place, {})])
+
+        return probing.unreadable(taken, read)
+
+    # --- inside
+
+    def _decoder(self, from_raw: bool) -> Decoder:
+        match self._spec.file_format:
+            case "json":
+                return JsonDecoder()
+            case "csv":
+                if not self._splitter.header:
+                    return CsvDecoder(self._spec.options, self._declared_names())
+                return CsvDecoder(self._spec.options, headed=True, headers=None if from_raw else lambda: self._headers)
+            case "text":
+                return TextDecoder()
+            case "binary":
+                return BinaryDecoder()
+            case _:
+                return JsonDecoder() if from_raw else TypedDecoder()
+
+    def _declared_names(self) -> list[str] | None:
+        ddl = self._spec.schema_
+        return None if ddl is None else self._spark.createDataFrame([], ddl).schema.names
+
+    def _parts(self, place: Place, taken: Sequence[Taken]) -> tuple[list[DataFrame], dict[Taken, str]]:
+        """The frames of these files, and the files that are known to be broken without reading them."""
+        format = self._spec.file_format
+        if format == "binary":
+            return ([frames.binary(place, taken)] if taken else []), {}
+        full = [file for file in taken if file.bytes > 0]
+        if format in _FOOTERS:
+            return self._typed(place, full)
+        return self._lines(place, full)
+
+    def _lines(self, place: Place, taken: Sequence[Taken]) -> tuple[list[DataFrame], dict[Taken, str]]:
+        headers = {"": list(taken)}
+        broken: dict[Taken, str] = {}
+        is_headed = self._spec.file_format == "csv" and self._splitter.header
+        if is_headed:
+            peeks = peeking.peek(self._files, taken, peeking.csv_header(self._splitter))
+            headers, broken = _grouped(taken, peeks)
+            headers.pop("", None)  # nothing but blank lines
+            self._headers.update(headers)
+        parts = []
+        for header, files in headers.items():
+            in_python = [file for file in files if self._splitter.multi_line or file.path.endswith(ONLY_IN_PYTHON)]
+            by_line = [file for file in files if file not in in_python]
+            if in_python:
+                parts.append(frames.whole(place, in_python, self._splitter))
+            if by_line:
+                line = frames.lines(
+                    place,
+                    by_line,
+                    separator=self._spec.option("lineSep"),
+                    header=header if is_headed else None,
+                    comment=self._splitter.comment,
+                    blank=self._spec.file_format == "text",
+                )
+                parts.append(line)
+        return parts, broken
+
+    def _typed(self, place: Place, taken: Sequence[Taken]) -> tuple[list[DataFrame], dict[Taken, str]]:
+        format = self._spec.file_format
+        peeks = peeking.peek(self._files, taken, _FOOTERS[format])
+        groups, broken = _grouped(taken, peeks)
+        if any(one.nanoseconds for one in peeks.values()):
+            self._spark.conf.set(_NANOSECONDS, "true")
+        parts = []
+        for files in groups.values():
+            nanoseconds = peeks[files[0].path].nanoseconds
+            try:
+                parts.append(frames.typed(place, files, format, self._spec.options, nanoseconds))
+            except AnalysisException as error:
+                if error.getErrorClass() == "PATH_NOT_FOUND":
+                    raise
+                broken |= dict.fromkeys(files, probing.root_cause(error))
+        return parts, broken
+
+
+def _grouped(taken: Sequence[Taken], peeks: dict[str, Peek]) -> tuple[dict[str, list[Taken]], dict[Taken, str]]:
+    """Files that say the same of themselves, and those that are broken."""
+    groups: dict[str, list[Taken]] = {}
+    broken: dict[Taken, str] = {}
+    for file in taken:
+        found = peeks[file.path]
+        if found.cause is not None:
+            broken[file] = found.cause
+        else:
+            groups.setdefault(found.says, []).append(file)
+    return groups, broken

@@ -1,0 +1,120 @@
+"""What the files source adds to decoding: lines of text, whole files, values from paths, files that can't be read."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from headwater.sources.decoding.base import DECODE, EVENT, POSITION, PROBLEM, RAW, SCHEMA, Decoder
+from headwater.sources.decoding.csv import not_utf8
+from headwater.sources.decoding.typed import PROBLEM_TYPE, TypedDecoder, problem
+from headwater.sources.files.frames import BINARY
+from headwater.sources.files.partitions import Partitions, value_in
+
+TEXT = StructType([StructField("value", StringType())])
+_GIVEN = "_headwater_file_problem"
+_UNKNOWN = "_headwater_file_unknown"
+
+
+class TextDecoder(Decoder):
+    """A line is a column `value`."""
+
+    def detect(self, records: DataFrame) -> StructType:
+        return TEXT
+
+    def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
+        event = F.struct(F.col(RAW).cast(StringType()).alias("value"))
+        typed = records.withColumn(EVENT, F.when(~not_utf8(F.col(RAW)), event))
+        why = F.when(not_utf8(F.col(RAW)), problem(DECODE, "not valid UTF-8"))
+        return TypedDecoder().decode(typed.withColumn(PROBLEM, why), schema)
+
+
+class BinaryDecoder(Decoder):
+    """A file is a row. From its bytes alone the time of its last change is not known."""
+
+    def detect(self, records: DataFrame) -> StructType:
+        return BINARY
+
+    def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
+        if EVENT in records.columns:
+            return TypedDecoder().decode(records, schema)
+        path = F.regexp_extract(POSITION, r"^\d+/(.*)#[^#]*$", 1) if POSITION in records.columns else F.lit(None)
+        values = (path, F.lit(None), F.length(RAW), F.col(RAW))
+        fields = [one.cast(f.dataType).alias(f.name) for one, f in zip(values, BINARY.fields, strict=True)]
+        return TypedDecoder().decode(records.withColumn(EVENT, F.struct(*fields)), schema)
+
+
+class FileDecoder(Decoder):
+    """Another decoder, with the values from the path, which stands in `_position`.
+
+    A record of a file that could not be read comes with its PROBLEM and is not decoded.
+    """
+
+    def __init__(self, inner: Decoder, partitions: Partitions) -> None:
+        self._inner = inner
+        self._partitions = partitions
+        self.textual = inner.textual
+
+    def detect(self, records: DataFrame) -> StructType:
+        sound = records
+        if PROBLEM in records.columns:
+            sound = records.where(F.col(PROBLEM).isNull() | (F.col(f"{PROBLEM}.reason") != DECODE)).drop(PROBLEM)
+        found = self._inner.detect(sound)
+        added = [f for f in self._partitions.schema.fields if f.name not in found.names]
+        return StructType([*found.fields, *added])
+
+    def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
+        given = PROBLEM in records.columns
+        inner = records.withColumnRenamed(PROBLEM, _GIVEN) if given else records
+        decoded = self._inner.decode(inner, schema)
+        unknown = self._inner.unknown(schema)
+        if self._names(schema) and unknown is not None:
+            # Asked of the event as the record gives it: values from the path would count as the record's.
+            decoded = decoded.withColumn(_UNKNOWN, unknown)
+        decoded = self._with_values(decoded, schema)
+        if not given:
+            return decoded
+        sound = F.col(_GIVEN).isNull()
+        return (
+            decoded.withColumn(EVENT, F.when(sound, F.col(EVENT)))
+            .withColumn(PROBLEM, F.coalesce(_GIVEN, PROBLEM))
+            .drop(_GIVEN)
+        )
+
+    def quick(self, records: DataFrame, schema: StructType) -> DataFrame | None:
+        if PROBLEM in records.columns or self._partitions.schema.fields:
+            return None
+        return self._inner.quick(records, schema)
+
+    def unknown(self, schema: StructType) -> Column | None:
+        found = self._inner.unknown(schema)
+        if self._names(schema) and found is not None:
+            found = F.col(_UNKNOWN)
+        for name in self._partitions.schema.names:
+            if name not in schema.names:
+                here = value_in(F.col(POSITION), name).isNotNull()
+                found = here if found is None else found | here
+        return found
+
+    def _names(self, schema: StructType) -> list[str]:
+        return [name for name in self._partitions.schema.names if name in schema.names]
+
+    def _with_values(self, decoded: DataFrame, schema: StructType) -> DataFrame:
+        """What the record itself says comes first."""
+        names = self._names(schema)
+        if not names or POSITION not in decoded.columns:
+            return decoded
+        fields, misfits = [], []
+        for f in schema.fields:
+            value = F.col(EVENT).getField(f.name)
+            if f.name in names:
+                text = value_in(F.col(POSITION), f.name)
+                told = text.cast(f.dataType)
+                value = F.coalesce(value, told)
+                message = f"{f.name} in the path does not fit {f.dataType.simpleString()}"
+                misfits.append(F.when(text.isNotNull() & told.isNull(), problem(SCHEMA, message)))
+            fields.append(value.alias(f.name))
+        event = F.when(F.col(EVENT).isNotNull(), F.struct(*fields))
+        why = F.coalesce(F.col(PROBLEM), *misfits).cast(PROBLEM_TYPE)
+        return decoded.withColumn(PROBLEM, why).withColumn(EVENT, event)

@@ -1,0 +1,155 @@
+"""The folder that files land in: which of its files are whole and wanted."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from headwater.errors import Code, HeadwaterError, TransientError
+from headwater.sources.files.config import FilesSource
+from headwater.sources.files.log import Taken
+from headwater.sources.files.walking import Walk
+from headwater.storage import Entry, Files
+
+UNFINISHED = re.compile(r"(^|/)[._]|\.(tmp|part|partial|crdownload|inprogress)($|/)", re.IGNORECASE)
+"""How writers name files that they have not finished, and folders that are nobody's business."""
+
+_GLOB = re.compile(r"[*?\[{]")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Folder:
+    """Looks for files; knows nothing of what has been taken in."""
+
+    def __init__(self, spec: FilesSource, location: str, storage: Mapping[str, Any]) -> None:
+        self._spec = spec
+        root, glob = split(location)
+        self.files = Files(root, storage)
+        self._glob = None if glob is None else re.compile(translated(glob))
+        self._single: str | None = None
+        if glob is None and self._is_one_file():
+            folder, self._single = posixpath.split(location)
+            self.files = Files(folder, storage)
+        self._deep = (spec.recursive or self._glob is not None) and self._single is None
+        self._walk = Walk(self.files.inside(), self._deep) if self.files.is_local else None
+
+    @property
+    def is_local(self) -> bool:
+        return self._walk is not None
+
+    def look(self, *, everywhere: bool = True) -> Iterator[Taken]:
+        """The files that could be taken in now; in a local folder, if so asked, only where something came or went."""
+        limit = int((time.time() - self._spec.min_age.total_seconds()) * 1e6)
+        for file in self._found(everywhere):
+            if not self._is_wanted(file.path):
+                continue
+            if not self._spec.min_age or file.modified <= limit:
+                yield file
+            elif self._walk is not None:
+                self._walk.again(file)
+
+    def find(self, path: str) -> Taken | None:
+        """One file as it is now, or None if it is gone."""
+        if self._walk is not None:
+            return self._walk.find(path)
+        entry = self.files.entry(path)
+        return None if entry is None else _taken(entry)
+
+    def _found(self, everywhere: bool) -> Iterator[Taken]:
+        try:
+            if not self.files.exists():
+                raise self._unavailable(f"there is no folder {self.files.root}", "make it, or correct `path`")
+            if self._walk is not None:
+                yield from self._walk.files(everywhere=everywhere)
+            else:
+                entries = self.files.list(recursive=self._deep)
+                yield from (_taken(entry) for entry in entries if not entry.is_folder)
+        except (HeadwaterError, OSError) as error:
+            if isinstance(error, HeadwaterError) and error.code is Code.SOURCE_UNAVAILABLE:
+                raise
+            told = error.problem.message if isinstance(error, HeadwaterError) else str(error)
+            raise self._unavailable(told, "check that the folder can be read") from error
+
+    def _unavailable(self, message: str, hint: str) -> TransientError:
+        return TransientError(Code.SOURCE_UNAVAILABLE, message, where=self._spec.where, hint=hint)
+
+    def _is_one_file(self) -> bool:
+        entry = self.files.entry("")
+        return entry is not None and not entry.is_folder
+
+    def _is_wanted(self, path: str) -> bool:
+        if UNFINISHED.search(path):
+            return False
+        if self._single is not None:
+            return path == self._single
+        if self._glob is not None and not self._fits_glob(path, self._glob):
+            return False
+        return self._spec.pattern is None or fnmatch.fnmatchcase(posixpath.basename(path), self._spec.pattern)
+
+    def _fits_glob(self, path: str, glob: re.Pattern[str]) -> bool:
+        """The glob may name files, or folders whose files are all meant (with `recursive`, those below too)."""
+        if glob.fullmatch(path):
+            return True
+        folder = posixpath.dirname(path)
+        while folder:
+            if glob.fullmatch(folder):
+                return True
+            if not self._spec.recursive:
+                return False
+            folder = posixpath.dirname(folder)
+        return False
+
+
+def split(location: str) -> tuple[str, str | None]:
+    """A folder, and the glob below it that its files have to fit."""
+    parts = location.rstrip("/").split("/")
+    for i, part in enumerate(parts):
+        if _GLOB.search(part):
+            return "/".join(parts[:i]) or "/", "/".join(parts[i:])
+    return location, None
+
+
+def translated(glob: str) -> str:
+    """A glob as a regular expression: `*` and `?` stay inside a name, `**` goes through folders, `{a,b}` is either."""
+    out, i, open_braces = [], 0, 0
+    while i < len(glob):
+        char = glob[i]
+        if glob.startswith("**/", i):
+            out.append("(?:.*/)?")
+            i += 2
+        elif glob.startswith("**", i):
+            out.append(".*")
+            i += 1
+        elif char == "*":
+            out.append("[^/]*")
+        elif char == "?":
+            out.append("[^/]")
+        elif char == "[" and (end := glob.find("]", i + 2)) > 0:
+            inside = glob[i + 1 : end].replace("\\", "\\\\")
+            out.append(f"[{'^' + inside[1:] if inside[0] in '!^' else inside}]")
+            i = end
+        elif char == "{" and "}" in glob[i:]:
+            out.append("(?:")
+            open_braces += 1
+        elif char == "}" and open_braces:
+            out.append(")")
+            open_braces -= 1
+        elif char == "," and open_braces:
+            out.append("|")
+        else:
+            out.append(re.escape(char))
+        i += 1
+    return "".join(out)
+
+
+def age_in_seconds(modified: int) -> float:
+    return max(0.0, time.time() - modified / 1_000_000)
+
+
+def _taken(entry: Entry) -> Taken:
+    return Taken(entry.path, entry.bytes, (entry.modified - _EPOCH) // timedelta(microseconds=1))

@@ -1,0 +1,133 @@
+"""A look at files before Spark reads them: the header of a CSV file, the schema in a footer. Cheap, and in parallel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import NativeFile, orc, parquet
+
+from headwater.errors import HeadwaterError
+from headwater.sources.files.log import Taken
+from headwater.sources.files.splitting import Splitter, codec_of
+from headwater.storage import Files
+
+THREADS = 16
+HEAD = 1 << 20
+"""A CSV header or an Avro schema is not longer than this."""
+
+AVRO_MAGIC = b"Obj\x01"
+AVRO_MARKER = 16
+
+
+@dataclass(frozen=True)
+class Peek:
+    """What a file says of itself: files that say the same are read together. Or why it can't be read."""
+
+    says: str = ""
+    cause: str | None = None
+    nanoseconds: tuple[str, ...] = ()
+    """Columns of a Parquet file in a unit that Spark has no type for."""
+
+
+class Broken(Exception):
+    """The file is not what it should be."""
+
+
+def peek(files: Files, taken: Sequence[Taken], look: Callable[[Files, Taken], Peek]) -> dict[str, Peek]:
+    """A look at each file, by its path."""
+
+    def safely(file: Taken) -> Peek:
+        try:
+            return look(files, file)
+        except HeadwaterError as error:
+            # The file system's word for `the bytes are not what they should be`: pyarrow's errors are OSErrors.
+            cause = error.__cause__
+            if files.entry(file.path) is None or isinstance(cause, PermissionError):
+                raise
+            return Peek(cause=str(cause or error))
+        except (Broken, pa.ArrowException, EOFError, ValueError) as error:
+            return Peek(cause=str(error))
+
+    with ThreadPoolExecutor(min(THREADS, max(1, len(taken)))) as pool:
+        return dict(zip((file.path for file in taken), pool.map(safely, taken), strict=True))
+
+
+def csv_header(splitter: Splitter) -> Callable[[Files, Taken], Peek]:
+    def look(files: Files, file: Taken) -> Peek:
+        with files.reading(file.path) as opened:
+            head = _head(opened, file.path).decode("utf-8", "replace")
+        return Peek(splitter.header_of(head) or "")
+
+    return look
+
+
+def parquet_schema(files: Files, file: Taken) -> Peek:
+    with files.reading(file.path) as opened:
+        schema = parquet.ParquetFile(opened).schema_arrow
+    nanoseconds = tuple(f.name for f in schema if pa.types.is_timestamp(f.type) and f.type.unit == "ns")
+    return Peek(schema.remove_metadata().to_string(show_field_metadata=False), nanoseconds=nanoseconds)
+
+
+def orc_schema(files: Files, file: Taken) -> Peek:
+    with files.reading(file.path) as opened:
+        return Peek(str(orc.ORCFile(opened).schema))
+
+
+def avro_schema(files: Files, file: Taken) -> Peek:
+    """The schema in the header of an Avro file: a map of byte strings after four magic bytes, and a marker.
+
+    The marker ends the file too. Where it does not, the file was cut off, and Spark would leave out its last rows
+    without a word.
+    """
+    with files.reading(file.path) as opened:
+        head = opened.read(HEAD)
+        opened.seek(max(0, opened.size() - AVRO_MARKER))
+        tail = opened.read(AVRO_MARKER)
+    if not head.startswith(AVRO_MAGIC):
+        raise Broken("not an Avro file")
+    entries, at = {}, len(AVRO_MAGIC)
+    try:
+        count, at = _long(head, at)
+        while count:
+            if count < 0:
+                _, at = _long(head, at)
+            for _ in range(abs(count)):
+                key, at = _bytes(head, at)
+                value, at = _bytes(head, at)
+                entries[key] = value
+            count, at = _long(head, at)
+        schema = json.dumps(json.loads(entries[b"avro.schema"]), sort_keys=True)
+    except (IndexError, KeyError) as error:
+        raise Broken("an Avro file with a broken header") from error
+    if head[at : at + AVRO_MARKER] != tail:
+        raise Broken("an Avro file without its end")
+    return Peek(schema)
+
+
+def _head(opened: NativeFile, name: str) -> bytes:
+    codec = codec_of(name)
+    stream = opened if codec is None else pa.CompressedInputStream(opened, codec)
+    head: bytes = stream.read(HEAD)
+    return head
+
+
+def _long(data: bytes, at: int) -> tuple[int, int]:
+    shift = number = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+
+
+def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    length, at = _long(data, at)
+    if length < 0 or at + length > len(data):
+        raise IndexError
+    return data[at : at + length], at + length

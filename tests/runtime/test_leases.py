@@ -1,0 +1,135 @@
+"""One runner per flow: in SQLite, and in a Postgres that machines share."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headwater.errors import Code, HeadwaterError, TerminalError
+from headwater.runtime.holders import Holder
+from headwater.runtime.leases import Lease
+from headwater.state import State
+from tests.services.postgres import postgres, programs
+
+LONG, SHORT = timedelta(seconds=60), timedelta(milliseconds=200)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[State]:
+    if request.param == "sqlite":
+        yield State.beside(tmp_path)
+        return
+    if programs() is None:
+        pytest.skip("Postgres is not installed")
+    with postgres() as address:
+        state = State(address)
+        yield state
+        state.close()
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    """Some process that could be a runner."""
+    process = subprocess.Popen(["sleep", "600"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def holder_of(process: subprocess.Popen[bytes]) -> Holder:
+    return replace(Holder.here(), pid=process.pid, started=psutil.Process(process.pid).create_time())
+
+
+def test_a_lease_is_one_runners_until_it_is_released(state: State, process: subprocess.Popen[bytes]) -> None:
+    other = holder_of(process)
+    lease = Lease.take(state, "topics.a", other, LONG)
+    lease.check()
+    with pytest.raises(TerminalError, match=f"process {process.pid} on") as refused:
+        Lease.take(state, "topics.a", Holder.here(), LONG)
+    assert refused.value.code is Code.FLOW_HELD
+    Lease.take(state, "topics.b", Holder.here(), LONG).release()
+    lease.release()
+    mine = Lease.take(state, "topics.a", Holder.here(), LONG)
+    with pytest.raises(TerminalError) as lost:
+        lease.check()
+    assert lost.value.code is Code.LEASE_LOST and not lease.renew(other)
+    mine.check()
+
+    # The holder's process ends without a word: the next one needn't wait.
+    mine.release()
+    Lease.take(state, "topics.a", other, LONG)
+    process.kill()
+    process.wait()
+    Lease.take(state, "topics.a", Holder.here(), LONG).check()
+
+    # Of many that ask at the same moment one gets it.
+    got: list[Lease] = []
+    refusals: list[HeadwaterError] = []
+
+    def ask() -> None:
+        try:
+            got.append(Lease.take(state, "topics.c", Holder.here(), LONG))
+        except HeadwaterError as error:
+            refusals.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == 1 and [error.code for error in refusals] == [Code.FLOW_HELD] * 7
+
+
+def test_a_paused_holder_is_ended_with_its_jvm_before_its_flow_is_taken(
+    tmp_path: Path, process: subprocess.Popen[bytes]
+) -> None:
+    state = State.beside(tmp_path)
+    jvm = subprocess.Popen(["sleep", "600"])
+    try:
+        paused = holder_of(process).with_jvm(jvm.pid)
+        Lease.take(state, "topics.a", paused, SHORT)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(SHORT.total_seconds() + 0.1)
+        Lease.take(state, "topics.a", Holder.here(), LONG).check()
+        assert process.wait(5) == -signal.SIGKILL and jvm.wait(5) == -signal.SIGKILL
+    finally:
+        jvm.kill()
+        jvm.wait()
+
+
+def test_a_process_that_only_has_the_holders_number_is_left_alone(
+    tmp_path: Path, process: subprocess.Popen[bytes]
+) -> None:
+    state = State.beside(tmp_path)
+    gone = replace(holder_of(process), started=holder_of(process).started - 3600)
+    Lease.take(state, "topics.a", gone, LONG)
+    Lease.take(state, "topics.a", Holder.here(), LONG).check()
+    assert process.poll() is None
+
+
+def test_another_machines_lease_is_waited_for_and_nothing_there_is_ended(
+    tmp_path: Path, process: subprocess.Popen[bytes]
+) -> None:
+    state = State.beside(tmp_path)
+    elsewhere = replace(holder_of(process), host="another-machine")
+    Lease.take(state, "topics.a", elsewhere, SHORT)
+    with pytest.raises(TerminalError, match="on another-machine"):
+        Lease.take(state, "topics.a", Holder.here(), LONG)
+    time.sleep(SHORT.total_seconds() + 0.1)
+    Lease.take(state, "topics.a", Holder.here(), LONG).check()
+    assert process.poll() is None
+
+
+def test_a_late_holder_keeps_a_flow_that_nobody_asked_for(tmp_path: Path) -> None:
+    lease = Lease.take(State.beside(tmp_path), "topics.a", Holder.here(), SHORT)
+    time.sleep(SHORT.total_seconds() + 0.1)
+    lease.check()

@@ -1,0 +1,115 @@
+"""A runner's life: it keeps flows, answers commands, is told things, is stopped, killed, paused and replaced."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.runtime.running import COMMAND, PROJECT, Running, jvms, land
+from tests.support import headwater
+
+TOPICS = """\
+  orders: {from: landing}
+  late: {from: later}
+  wrong: {from: landing, partition_by: [no_such_column]}
+"""
+COUNT = "SELECT count(*) AS n, count(DISTINCT event_id) AS ids FROM topic('orders')"
+
+
+@pytest.fixture
+def runners() -> Iterator[list[Running]]:
+    started: list[Running] = []
+    yield started
+    for runner in started:
+        runner.end()
+
+
+def state_of(root: Path, flow: str) -> dict[str, Any]:
+    answer = headwater("status", "--json", "--project", root)
+    assert answer.code == 0, answer.err
+    found: dict[str, Any] = next(one for one in answer.json if one["flow"] == flow)
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_the_life_of_a_runner(tmp_path: Path, runners: list[Running], spark: SparkSession) -> None:
+    root = tmp_path
+    (root / "headwater.yml").write_text(PROJECT.format(topics=TOPICS), encoding="utf-8")
+    land(root, "1.json", ["a1", "a2"])
+    assert state_of(root, "topics.orders")["state"] == "new"
+
+    # Flows that fail take no other down; what may go away is tried again, what will not is given up.
+    first = Running(root)
+    runners.append(first)
+    first.until(lambda: first.of("step", "topics.orders") and first.of("failed", "topics.wrong"))
+    assert "no_such_column" in first.of("failed", "topics.wrong")[0]["error"]
+    assert [e["code"] for e in first.of("retry")] == ["SOURCE_UNAVAILABLE"] * len(first.of("retry"))
+    land(root, "1.json", ["l1"], "later")
+    headwater("flow", "resume", "late", "--project", root)  # its next try may be a while off
+    first.until(lambda: first.of("step", "topics.late"))
+
+    # Status needs no Spark and says who runs what; queries are answered by the runner, in its Spark.
+    status = state_of(root, "topics.orders")
+    assert (status["state"], status["rows"], status["rejected"]) == ("waiting", 2, 0)
+    assert str(first.process.pid) in status["holder"] and status["lag"]["records"] in (0, None)
+    assert state_of(root, "topics.wrong")["state"] == "failed"
+    begun = time.monotonic()
+    answer = subprocess.run(
+        [*COMMAND, "query", COUNT, "--json", "--project", str(root)], capture_output=True, text=True, check=False
+    )
+    print(f"query through the socket: {time.monotonic() - begun:.2f} s")
+    assert '"n": 2' in answer.stdout and len(jvms(root)) == 1, answer.stderr
+    assert headwater("query", "SELECT nope", "--project", root).code == 2
+    assert headwater("topic", "history", "orders", "--json", "--project", root).json[0]["step"] == 0
+
+    # A second runner is refused by flow, with the name of the first; starting over is refused too.
+    second = headwater("run", "orders", "--once", "--json", "--project", root)
+    assert second.code == 1 and f"process {first.process.pid} on" in second.events[-1]["flows"][0]["error"]
+    assert "FLOW_HELD" in headwater("flow", "reset", "orders", "--yes", "--project", root).err
+
+    # Paused: nothing is taken in. Resumed: all of it is.
+    headwater("flow", "pause", "orders", "--project", root)
+    first.until(lambda: first.of("paused", "topics.orders"))
+    land(root, "2.json", ["a3"])
+    time.sleep(1.5)
+    assert len(first.of("step", "topics.orders")) == 1
+    headwater("flow", "resume", "orders", "--project", root)
+    first.until(lambda: len(first.of("step", "topics.orders")) == 2)
+
+    # Stopped in its tracks, and not heard of for too long: the next one ends it and its JVM, and goes on.
+    (jvm,) = first.jvms()
+    first.signal(signal.SIGSTOP)
+    land(root, "3.json", ["a4", "a5"])
+    time.sleep(5.5)
+    assert state_of(root, "topics.orders")["state"] == "died"
+    third = Running(root, "orders", "late")
+    runners.append(third)
+    third.until(lambda: third.of("step", "topics.orders"))
+    assert first.process.wait(5) == -signal.SIGKILL and not jvm.is_running()
+
+    # Killed: the next one needn't wait. It runs in this process, and finds what the other had left.
+    land(root, "4.json", ["a6"])
+    third.signal(signal.SIGKILL)
+    fourth = headwater("run", "orders", "late", "--once", "--json", "--project", root)
+    assert fourth.code == 0, fourth.err
+    counted = headwater("query", COUNT, "--json", "--project", root)
+    assert counted.json == [{"n": 6, "ids": 6}]
+    assert state_of(root, "topics.orders")["state"] == "done"
+
+    # Told to stop, it does, within seconds; nothing stays behind.
+    fifth = Running(root, "orders")
+    runners.append(fifth)
+    fifth.until(lambda: fifth.of("started", "topics.orders"))
+    begun = time.monotonic()
+    fifth.signal(signal.SIGTERM)
+    assert fifth.process.wait(30) == 0 and not fifth.jvms()
+    print(f"stopped in {time.monotonic() - begun:.2f} s")
+    assert state_of(root, "topics.orders")["state"] == "stopped"
+    assert fifth.of("done")[0]["stopped"] is True

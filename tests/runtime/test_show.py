@@ -1,0 +1,54 @@
+"""What a run shows, at a terminal and to a program that stops listening."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+AT_A_TERMINAL = """
+import time
+from headwater.cli.live import Show
+from headwater.errors import Code, TransientError
+from headwater.runtime.reports import FlowReport, FlowState
+show, report = Show(as_json=False), FlowReport("topics.orders")
+with show.showing():
+    show.on_ready([report])
+    time.sleep(0.7)
+    report.state, report.rows = FlowState.RETRYING, 12345
+    report.error = TransientError(Code.SOURCE_UNAVAILABLE, "no folder [x]")
+    time.sleep(1.2)
+"""
+TO_A_PIPE = """
+import sys
+from headwater.cli.live import Show
+from headwater.runtime.reports import FlowEvent
+show = Show(as_json=True)
+show.on_event(FlowEvent("started", "topics.orders"))
+sys.stdin.readline()
+for _ in range(100):
+    show.on_event(FlowEvent("started", "topics.orders"))
+print("went on", file=sys.stderr)
+"""
+
+
+def test_a_table_that_keeps_itself_up_to_date() -> None:
+    terminal, end = pty.openpty()
+    wide = {**os.environ, "COLUMNS": "160", "TERM": "xterm"}
+    subprocess.run([sys.executable, "-c", AT_A_TERMINAL], stderr=end, env=wide, check=True, timeout=60)
+    text = os.read(terminal, 1 << 16).decode()
+    os.close(terminal)
+    os.close(end)
+    assert "starting" in text
+    assert "retrying" in text and "12,345" in text and "no folder [x]" in text
+
+
+def test_a_listener_that_goes_away_stops_nothing() -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", TO_A_PIPE], **pipes) as process:  # type: ignore[call-overload]
+        assert b'"started"' in process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(b"\n")
+        process.stdin.close()
+        assert b"went on" in process.stderr.read()
