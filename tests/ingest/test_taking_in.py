@@ -175,6 +175,21 @@ def test_records_that_are_no_json_objects(tmp_path: Path) -> None:
     assert len(kept) == len(bad)
 
 
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_selection_loses_nothing_that_cannot_be_read(tmp_path: Path, format: str) -> None:
+    topics = {
+        "chosen": "include_events: [Placed]",
+        "filtered": "filter: n > 0",
+        "rest": "exclude_events: [Noise]",
+    }
+    desk = Desk(tmp_path, topics, format=format)
+    desk.land("1.json", {"event_type": "Placed", "n": 1}, {"event_type": "Noise", "n": 1})
+    assert {name: flow["rows"] for name, flow in desk.run().items()} == {"chosen": 1, "filtered": 2, "rest": 1}
+    desk.land("2.json", {"event_type": "Placed", "n": 2}, "{broken", {"event_type": "Noise", "n": 0})
+    flows = desk.run()
+    assert {name: (flow["rows"], flow["rejected"]) for name, flow in flows.items()} == dict.fromkeys(topics, (1, 1))
+
+
 @pytest.mark.parametrize("format", ["delta", "iceberg", "parquet"])
 def test_types_widen_where_the_format_can(tmp_path: Path, format: str) -> None:
     desk = Desk(tmp_path, {"kept": ""}, source=', schema_hints: "n int"', format=format)

@@ -31,7 +31,7 @@ from headwater.ingest.schemas import beyond
 from headwater.ingest.selecting import select
 from headwater.ingest.upcasting import upcast
 from headwater.sources.base import EventColumns, SourceSpec
-from headwater.sources.decoding.base import EVENT, MISFITS, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
+from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
 from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
 from headwater.spec import Topic
 
@@ -59,6 +59,8 @@ class _Standard:
     problem: Column
     odd: Column
     """Whether something is wrong, or unknown."""
+    placeholder: Column
+    """A problem for what is odd, until it is known which."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,9 @@ class Pipeline:
         if self.selects:
             df = df.observe("decoded", F.count(F.lit(1)).alias("records"))
         standard = self._standard_of(asked)
-        df = df.withColumns({**standard.values, PROBLEM: F.lit(None).cast(PROBLEM_TYPE)})
-        df = df.withColumn(UNKNOWN, standard.odd)
+        df = df.withColumns(standard.values).withColumn(UNKNOWN, standard.odd)
+        # What is odd has to come through the selection, whatever can be read of it.
+        df = df.withColumn(PROBLEM, standard.placeholder)
         df = select(df, self.topic, self._functions, asked)
         df, lifted = upcast(df, self._functions, asked, self.topic)
         return self._finished(df, lifted, standard.columns, stamp)
@@ -164,7 +167,8 @@ class Pipeline:
                 why = F.coalesce(why, F.when(one.is_unreadable, problem(SCHEMA, told)))
             values = {**{one.name: one.value for one in columns}, SOURCE: F.lit(self._source.name)}
             odd = reduce(operator.or_, (one.is_unreadable for one in columns), F.col(UNKNOWN))
-            self._standard = _Standard(payload, columns, values, why, odd)
+            placeholder = F.when(F.col(UNKNOWN), problem(DECODE, "odd")).cast(PROBLEM_TYPE)
+            self._standard = _Standard(payload, columns, values, why, odd, placeholder)
         return self._standard
 
     def _with_requirements(self, df: DataFrame, payload: StructType) -> DataFrame:
