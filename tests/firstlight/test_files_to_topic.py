@@ -52,8 +52,8 @@ def test_what_cannot_be_taken_in_is_a_dead_letter(shop: Shop) -> None:
     with Lake.open(shop.root) as lake:
         letters = lake.dead_letters("orders")
     assert sorted((letter["reason"], letter["message"]) for letter in letters) == [
-        ("decode", "not a JSON object"),
-        ("decode", "not a JSON object"),
+        ("decode", "not one JSON object"),
+        ("decode", "not one JSON object"),
         ("schema", "event_timestamp can't be read as timestamp"),
     ]
     assert all(letter["position"].startswith("000000000002/2.json#") for letter in letters)
@@ -195,7 +195,7 @@ def test_one_failing_flow_leaves_the_others_alone(tmp_path: Path) -> None:
     assert answer.code == 1 and flows["topics.orders"]["rows"] == 1
     assert "SOURCE_UNAVAILABLE" in flows["topics.lost"]["error"]
     unknown = headwater("run", "--once", "ordrs", "--project", tmp_path)
-    assert unknown.code == 2 and "UNKNOWN_FLOW" in unknown.err and "topics.orders" in unknown.err
+    assert unknown.code == 2 and "UNKNOWN_FLOW" in unknown.err and "'orders'" in unknown.err
 
 
 def test_a_warehouse_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -215,8 +215,13 @@ def test_a_topic_without_data_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_asks_for_more_than_runs_is_refused(tmp_path: Path) -> None:
-    shop = Shop.make(tmp_path, topic="deduplicate_by: event_id")
+    shop = Shop.make(tmp_path)
+    project = tmp_path / "headwater.yml"
+    store = "sources:\n  store: {type: postgres_events, dsn: 'postgresql://127.0.0.1/none', table: public.events}"
+    project.write_text(project.read_text().replace("sources:", store) + "  stored: {from: store}\n")
     shop.land("a.json", [ORDER])
     answer = shop.run()
-    assert answer.code == 1 and "NOT_RUNNABLE_YET" in answer.events[-1]["flows"][0]["error"]
-    assert "deduplicate_by" in headwater("check", "--project", tmp_path).out
+    flows = {flow["flow"]: flow for flow in answer.events[-1]["flows"]}
+    assert answer.code == 1 and "NOT_RUNNABLE_YET" in flows["topics.stored"]["error"]
+    assert flows["topics.orders"]["rows"] == 1
+    assert "topics.stored can't run yet" in headwater("check", "--project", tmp_path).out

@@ -47,7 +47,8 @@ def test_every_so_often(tmp_path: Path) -> None:
     def listen(event: FlowEvent) -> None:
         events.append(event)
         if event.event == "step" and len(events) == 2:
-            shop.land("b.json", [{"event_id": "b"}])
+            # A little later: what is there at once still belongs to the same round.
+            threading.Timer(0.5, lambda: shop.land("b.json", [{"event_id": "b"}])).start()
         elif event.event == "step":
             stopping.set()
 

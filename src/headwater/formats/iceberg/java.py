@@ -19,6 +19,7 @@ from headwater.errors import Code, HeadwaterError, TerminalError, TransientError
 from headwater.formats.base import Surroundings
 from headwater.formats.iceberg.metadata import Metadata
 from headwater.formats.iceberg.names import TableName, catalog_of, catalogs, place
+from headwater.session import activate
 
 _CONFLICTS = {
     "org.apache.iceberg.exceptions.CommitFailedException": "another writer came first",
@@ -104,6 +105,7 @@ class JavaTable:
         if known in _loaded:
             return load(session, self.name.catalog)
         with _loading:  # one that is opened for the first time makes its tables, and can't do so twice at once
+            activate(self.spark)
             catalog = load(session, self.name.catalog)
             if known not in _loaded:
                 _reconnect(catalog)
