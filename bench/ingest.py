@@ -327,6 +327,7 @@ def main() -> None:
         "live": lambda bench: live(bench, given.rate, given.seconds),
     }
     try:
+        (root / "kafka").mkdir()
         with kafka(root / "kafka") as broker:
             act[given.what](Bench(root, broker))
     finally:
