@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
@@ -17,6 +15,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from headwater.errors import Code, UsageError
 from headwater.formats.base import Address, SparkTable, Surroundings
+from headwater.formats.locks import writing
 from headwater.formats.registry import FORMATS
 from headwater.model import DELETED, Mark
 from headwater.spec import Layout
@@ -42,9 +41,6 @@ SCHEMA = StructType(
     ]
 )
 
-_locks: defaultdict[Address, threading.Lock] = defaultdict(threading.Lock)
-"""All flows of a process write to the one table: one at a time."""
-
 
 class DeadLetters:
     """Kept in Delta by topic; an id is made of topic and position, so that a repeated step adds none."""
@@ -55,14 +51,13 @@ class DeadLetters:
         light = FORMATS.get("delta").light
         assert light is not None
         self._light = light(address, around)
-        self._lock = _locks[address]
 
     def put(self, rejected: DataFrame, topic: str, source: str, mark: Mark) -> int:
         """Keep rows of `raw`, `position`, `reason`, `message` and `context`; returns how many they are."""
         few = rejected.limit(FEW + 1).collect()
         if not few:
             return 0
-        with self._lock:
+        with writing(self._table.address):
             if not self._table.exists():
                 self._table.create(SCHEMA, Layout(keys=KEYS, partition_by=("topic",)))
             if len(few) <= FEW:
@@ -88,9 +83,7 @@ class DeadLetters:
         """One of them with its bytes, by its id or the beginning of it."""
         rows = self._of(None, None).where(F.startswith("id", F.lit(id))).limit(2).collect() if self.exists() else []
         if not rows:
-            raise UsageError(
-                Code.NO_SUCH_DEAD_LETTER, f"there is no dead letter '{id}'", hint="see: headwater dlq list"
-            )
+            raise _unknown(id)
         if len(rows) > 1:
             raise UsageError(Code.NO_SUCH_DEAD_LETTER, f"more than one dead letter begins with '{id}'")
         return rows[0].asDict()
@@ -149,7 +142,7 @@ class DeadLetters:
         """Forget dead letters of a topic; how many there were."""
         if not ids or not self._table.exists():
             return 0
-        with self._lock:
+        with writing(self._table.address):
             gone = self.some(topic, ids).count()
             if gone:
                 keys = {"topic": [topic] * len(ids), "id": list(ids), DELETED: [True] * len(ids)}

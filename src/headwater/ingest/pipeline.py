@@ -27,7 +27,7 @@ from headwater.ingest.columns import (
     with_standard_as_text,
 )
 from headwater.ingest.mapping import TopicMapping, mapping_for
-from headwater.ingest.schemas import beyond
+from headwater.ingest.schemas import beyond, within
 from headwater.ingest.selecting import select
 from headwater.ingest.upcasting import upcast
 from headwater.sources.base import EventColumns, SourceSpec
@@ -124,7 +124,7 @@ class Pipeline:
         if quick and watch and not self.rescues and not self._required:
             found = decoder.quick(records, asked)
             if found is not None:
-                return self._quickly(found, asked, adopted, stamp)
+                return self._quickly(found, asked, stamp)
         df = decoder.decode(records, asked)
         unknown = decoder.unknown(asked) if watch else None
         df = df.withColumn(UNKNOWN, F.lit(False) if unknown is None else F.coalesce(unknown, F.lit(False)))
@@ -138,14 +138,13 @@ class Pipeline:
         if rescued is not None:
             df = df.withColumn(RESCUED, rescued)
         df = self._settled(df, asked)
-        kept = _adopted(asked, adopted)
-        assert isinstance(kept, StructType)
+        kept = within(asked, adopted)
         if kept != asked:
             df = df.withColumn(EVENT, _part(F.col(EVENT), asked, kept))
         df, lifted = upcast(df, self._functions, kept, self.topic)
         return self._finished(df, lifted, standard.columns, stamp)
 
-    def _quickly(self, df: DataFrame, asked: StructType, adopted: StructType, stamp: bool) -> Shaped:
+    def _quickly(self, df: DataFrame, asked: StructType, stamp: bool) -> Shaped:
         """The same on the assumption that all is well."""
         if self.selects:
             df = df.observe("decoded", F.count(F.lit(1)).alias("records"))
@@ -209,7 +208,7 @@ class Pipeline:
         mapping = self._mapping(df, payload)
         known = (payload, tuple(df.columns), stamp)
         if self._finish is None or self._finish.known != known:
-            self._finish = self._finish_of(df, payload, standard, mapping, stamp)
+            self._finish = _Finish(known, *self._finish_of(df, payload, standard, mapping, stamp))
         frame = df if mapping is None else mapping.apply(df)
         return Shaped(frame.select(*self._finish.chosen), self._finish.schema)
 
@@ -220,7 +219,8 @@ class Pipeline:
         standard: Sequence[StandardColumn],
         mapping: TopicMapping | None,
         stamp: bool,
-    ) -> _Finish:
+    ) -> tuple[StructType, list[Column]]:
+        """The topic's schema, and what makes its columns and those beside them."""
         names = [one.name for one in standard]
         if "event_version" in df.columns and "event_version" not in names:
             names.append("event_version")
@@ -249,7 +249,7 @@ class Pipeline:
         names = [*self.extras.names, *(name for name in self._hidden if name in df.columns)]
         told = F.to_json(F.struct(*map(column, names))) if names else F.lit(None).cast("string")
         chosen.append(F.when(column(PROBLEM).isNotNull(), told).alias(CONTEXT))
-        return _Finish((payload, tuple(df.columns), stamp), schema, chosen)
+        return schema, chosen
 
     def _mapping(self, df: DataFrame, payload: StructType) -> TopicMapping | None:
         """Made anew only when the payload changes: it asks Spark for the types of its expressions."""
@@ -257,16 +257,6 @@ class Pipeline:
         if self._made is None or self._made[0] != known:
             self._made = (known, mapping_for(self.topic, self._functions, df.sparkSession, payload, self.extras))
         return self._made[1]
-
-
-def _adopted(payload: DataType, adopted: DataType) -> DataType:
-    """The adopted part of a payload, in the types that it is decoded by."""
-    if isinstance(payload, StructType) and isinstance(adopted, StructType):
-        kept = [f for f in payload.fields if f.name in adopted.names]
-        return StructType([StructField(f.name, _adopted(f.dataType, adopted[f.name].dataType)) for f in kept])
-    if isinstance(payload, ArrayType) and isinstance(adopted, ArrayType):
-        return ArrayType(_adopted(payload.elementType, adopted.elementType))
-    return payload
 
 
 def _part(value: Column, given: DataType, wanted: DataType, *, sparse: bool = False) -> Column:

@@ -53,16 +53,11 @@ class SchemaLog:
 
     def versions(self) -> list[SchemaVersion]:
         """Oldest first."""
-        if not self._notes.exists(_FOLDER):
-            return []
-        names = sorted(e.name for e in self._notes.list(_FOLDER) if _NAME.match(e.name))
-        return [self._read(name) for name in names]
+        return [self._read(name) for name in self._names()]
 
     def last(self) -> SchemaVersion | None:
-        if not self._notes.exists(_FOLDER):
-            return None
-        names = [e.name for e in self._notes.list(_FOLDER) if _NAME.match(e.name)]
-        return self._read(max(names)) if names else None
+        names = self._names()
+        return self._read(names[-1]) if names else None
 
     def add(
         self, last: SchemaVersion | None, payload: StructType, adopted: StructType, brought_by: str, step: int
@@ -87,6 +82,11 @@ class SchemaLog:
         }
         self._notes.write_atomic(f"{_FOLDER}/{new.version:06d}.json", json.dumps(content))
         return new
+
+    def _names(self) -> list[str]:
+        if not self._notes.exists(_FOLDER):
+            return []
+        return sorted(e.name for e in self._notes.list(_FOLDER) if _NAME.match(e.name))
 
     def _read(self, name: str) -> SchemaVersion:
         path = f"{_FOLDER}/{name}"
@@ -133,6 +133,12 @@ def beyond(payload: DataType, adopted: DataType) -> DataType | None:
     return None
 
 
+def within(found: StructType, known: StructType) -> StructType:
+    """What is found of what is known, at any depth, in the types that it was found in."""
+    kept = [f for f in found.fields if f.name in known.names]
+    return StructType([StructField(f.name, _within(f.dataType, known[f.name].dataType)) for f in kept])
+
+
 def hinted(schema: StructType, hints: StructType | None) -> StructType:
     """The schema with some columns' types as they were told."""
     if hints is None:
@@ -162,7 +168,20 @@ def _joined_type(known: DataType, found: DataType, format: Format) -> DataType:
     return found if can_widen(format, known, found) else known
 
 
+def _within(found: DataType, known: DataType) -> DataType:
+    if isinstance(found, StructType) and isinstance(known, StructType):
+        return within(found, known)
+    if isinstance(found, ArrayType) and isinstance(known, ArrayType):
+        return ArrayType(_within(found.elementType, known.elementType))
+    return found
+
+
+def name_of(change: AddColumn | Retype) -> str:
+    """The column that a change is about, with dots into structs."""
+    return ".".join((*change.parent, change.field.name) if isinstance(change, AddColumn) else change.path)
+
+
 def _told(change: AddColumn | Retype) -> str:
     if isinstance(change, AddColumn):
-        return f"{'.'.join((*change.parent, change.field.name))} {change.field.dataType.simpleString()} added"
-    return f"{'.'.join(change.path)} {change.old.simpleString()} widened to {change.new.simpleString()}"
+        return f"{name_of(change)} {change.field.dataType.simpleString()} added"
+    return f"{name_of(change)} {change.old.simpleString()} widened to {change.new.simpleString()}"

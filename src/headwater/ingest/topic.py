@@ -11,22 +11,22 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.deadletters import DeadLetters
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.flows import Intent, Landed
 from headwater.formats.base import Capability, LightTable, SparkTable
-from headwater.formats.frames import AddColumn, column, local_frame, schema_changes
+from headwater.formats.frames import column, local_frame, schema_changes
 from headwater.ingest.columns import CONTEXT, EVENT_DATE, INGESTED_AT, has_twins, known_payload
 from headwater.ingest.deduplicate import deduplicated, require_columns
 from headwater.ingest.pipeline import Pipeline, Shaped
-from headwater.ingest.schemas import SchemaLog, SchemaVersion, hinted, joined, nullable
+from headwater.ingest.schemas import SchemaLog, SchemaVersion, hinted, joined, name_of, nullable, within
 from headwater.model import Mark, Version
 from headwater.sources.decoding.base import POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
 from headwater.sparkerrors import reason
@@ -253,17 +253,16 @@ class TopicTarget:
         if not changes:
             return known
         if self._new_column == "fail":
-            new = SchemaVersion(0, payload, payload, "")
             raise TerminalError(
                 Code.SCHEMA_MISMATCH,
                 f"topics.{self._topic.name}: records bring what the topic does not know: "
-                f"{', '.join(_names(known.payload, new.payload))}",
+                f"{', '.join(map(name_of, changes))}",
                 where=self._topic.where,
                 hint="set schema.new_column to add, rescue or ignore",
             )
         adopted = known.adopted if self._new_column == "rescue" else payload
         if self._new_column == "ignore":  # a type was widened, and that is all that is taken
-            payload = joined(known.payload, _only_known(found, known.payload), self._table.format)
+            payload = joined(known.payload, within(found, known.payload), self._table.format)
             adopted = payload
             if not list(schema_changes(known.payload, payload)):
                 return known
@@ -365,20 +364,3 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
         yield frame
     finally:
         frame.unpersist()
-
-
-def _names(known: StructType, new: StructType) -> list[str]:
-    return [
-        ".".join((*change.parent, change.field.name)) if isinstance(change, AddColumn) else ".".join(change.path)
-        for change in schema_changes(known, new)
-    ]
-
-
-def _only_known(found: DataType, known: DataType) -> Any:
-    """What is found of what is known, at any depth."""
-    if isinstance(found, StructType) and isinstance(known, StructType):
-        kept = [f for f in found.fields if f.name in known.names]
-        return StructType([StructField(f.name, _only_known(f.dataType, known[f.name].dataType)) for f in kept])
-    if isinstance(found, ArrayType) and isinstance(known, ArrayType):
-        return ArrayType(_only_known(found.elementType, known.elementType))
-    return found
