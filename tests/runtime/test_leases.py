@@ -18,7 +18,7 @@ from headwater.errors import Code, HeadwaterError, TerminalError
 from headwater.runtime.holders import Holder
 from headwater.runtime.leases import Lease
 from headwater.state import State
-from tests.services.postgres import postgres, programs
+from tests.services.postgres import postgres
 
 LONG, SHORT = timedelta(seconds=60), timedelta(milliseconds=200)
 
@@ -28,8 +28,6 @@ def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[State]:
     if request.param == "sqlite":
         yield State.beside(tmp_path)
         return
-    if programs() is None:
-        pytest.skip("Postgres is not installed")
     with postgres() as address:
         state = State(address)
         yield state

@@ -12,7 +12,7 @@ import pytest
 from headwater.errors import Code
 from headwater.lake import Lake
 from headwater.runtime.reports import FlowEvent
-from tests.services.postgres import postgres, programs
+from tests.services.postgres import postgres
 from tests.support import Shop, headwater
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -111,8 +111,6 @@ def test_an_unknown_flow_is_named_with_the_nearest_one(tmp_path: Path) -> None:
 def test_a_shared_state_database_runs_fenced_formats_and_refuses_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if programs() is None:
-        pytest.skip("Postgres is not installed")
     shop = Shop.make(tmp_path)
     text = (tmp_path / "headwater.yml").read_text()
     (tmp_path / "headwater.yml").write_text(
