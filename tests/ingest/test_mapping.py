@@ -360,3 +360,52 @@ def test_keys_that_come_later_and_events_that_raise(tmp_path: Path) -> None:
     assert told[:2] == ["ValueError: negative (mapper paid, shop.py:11)"] * 2
     assert told[2].startswith("no mapper for Lost: write one")
     assert len(told) == 3
+
+
+IN_THE_JVM = """\
+from pyspark.sql import functions as F
+from headwater import mapper
+
+@mapper("Paid")
+def paid(event):
+    checked = F.when(event["amount"] < 0, F.raise_error(F.concat(F.lit("negative: "), event["amount"].cast("string"))))
+    return {"id": event["id"], "cents": F.coalesce(checked.cast("bigint"), event["amount"] * 100)}
+"""
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_a_column_expression_that_raises_makes_a_dead_letter_of_its_event(tmp_path: Path, format: str) -> None:
+    shop = Shop.make(tmp_path, format, topic="mappers: shop")
+    (tmp_path / "shop.py").write_text(IN_THE_JVM, encoding="utf-8")
+    file = tmp_path / "headwater.yml"
+    file.write_text("code: shop.py\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
+    amounts = [1, -1, 3, 4, 5, -7, 8]
+    shop.land("a.json", [{"event_type": "Paid", "id": n, "amount": amount} for n, amount in enumerate(amounts)])
+    done = shop.run()
+    assert done.code == 0, done.out
+    kept = shop.query("SELECT id, cents FROM topic('orders') ORDER BY id")
+    assert [tuple(row.values()) for row in kept] == [(0, 100), (2, 300), (3, 400), (4, 500), (6, 800)]
+    with Lake.open(tmp_path) as lake:
+        letters = lake.dead_letters("orders")
+    assert sorted((letter["reason"], letter["message"]) for letter in letters) == [
+        ("mapper", "negative: -1"),
+        ("mapper", "negative: -7"),
+    ]
+    (tmp_path / "shop.py").write_text(IN_THE_JVM.replace("< 0", "< -5"), encoding="utf-8")
+    with Lake.open(tmp_path) as lake:
+        [replayed] = lake.replay_dead_letters("orders")
+    assert (replayed["tried"], replayed["came_through"]) == (2, 1)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_column_expression_that_raises_on_everything_ends_the_flow(tmp_path: Path) -> None:
+    shop = Shop.make(tmp_path, topic="mappers: shop")
+    (tmp_path / "shop.py").write_text(IN_THE_JVM.replace("< 0", "> -1"), encoding="utf-8")
+    file = tmp_path / "headwater.yml"
+    file.write_text("code: shop.py\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
+    shop.land("a.json", [{"event_type": "Paid", "id": n, "amount": n} for n in range(40)])
+    done = shop.run()
+    assert done.code == 1
+    assert "FUNCTION_FAILED" in done.out
+    assert "more than 20 events" in done.out

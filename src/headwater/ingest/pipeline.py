@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -27,11 +27,12 @@ from headwater.ingest.columns import (
     with_standard_as_text,
 )
 from headwater.ingest.mapping import TopicMapping, mapping_for
+from headwater.ingest.python_batches import REASON
 from headwater.ingest.schemas import beyond, within
 from headwater.ingest.selecting import select
 from headwater.ingest.upcasting import upcast
-from headwater.sources.base import EventColumns, SourceSpec
-from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
+from headwater.sources.base import SourceSpec
+from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
 from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
 from headwater.spec import Topic
 
@@ -88,7 +89,7 @@ class Pipeline:
         self.topic = topic
         self.extras = extras
         self._source = source
-        self._mapped: EventColumns = getattr(source, "columns", EventColumns())
+        self._mapped = source.event_columns
         self._functions = functions
         self._required = required
         self._hidden = hidden
@@ -99,6 +100,11 @@ class Pipeline:
     @property
     def selects(self) -> bool:
         return bool(self.topic.include_events or self.topic.exclude_events or self.topic.filter)
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether a user's function, or a condition of theirs, sees the events."""
+        return bool(self._functions) or self.topic.filter is not None
 
     @property
     def rescues(self) -> bool:
@@ -114,11 +120,13 @@ class Pipeline:
         watch: bool,
         quick: bool = False,
         stamp: bool = True,
+        refused: Mapping[str, str] | None = None,
     ) -> Shaped:
         """Rows of the records, read by what is known of the payload; `watch`: say which may hold more than that.
 
         `quick`: those with a problem are only said to be UNKNOWN, where the decoder can do that. Without `stamp` the
-        time of arrival is left to the caller: as a constant it would have Spark compile every step anew.
+        time of arrival is left to the caller: as a constant it would have Spark compile every step anew. `refused` are
+        positions of events that no function is shown, with the reason.
         """
         asked = with_standard_as_text(payload) if decoder.textual else payload
         if quick and watch and not self.rescues and not self._required:
@@ -132,6 +140,8 @@ class Pipeline:
         df = df.observe("decoded", F.count(F.lit(1)).alias("records"))
         standard = self._standard_of(asked)
         df = df.withColumns(standard.values).withColumn(PROBLEM, standard.problem)
+        if refused:
+            df = df.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), _told_of(refused)))
         df = select(df, self.topic, self._functions, asked)
         df = self._with_requirements(df, asked)
         rescued = self._rescued(df, asked, adopted) if self.rescues else None
@@ -148,6 +158,8 @@ class Pipeline:
         """The same on the assumption that all is well."""
         if self.selects:
             df = df.observe("decoded", F.count(F.lit(1)).alias("records"))
+        if self.selects or self._functions:  # they are shown the payload as a whole
+            df = df.withColumn(EVENT, _part(F.col(EVENT), df.schema[EVENT].dataType, asked))
         standard = self._standard_of(asked)
         df = df.withColumns(standard.values).withColumn(UNKNOWN, standard.odd)
         # What is odd has to come through the selection, whatever can be read of it.
@@ -257,6 +269,13 @@ class Pipeline:
         if self._made is None or self._made[0] != known:
             self._made = (known, mapping_for(self.topic, self._functions, df.sparkSession, payload, self.extras))
         return self._made[1]
+
+
+def _told_of(refused: Mapping[str, str]) -> Column:
+    """The problem of a refused event."""
+    messages = F.create_map(*(F.lit(part) for pair in refused.items() for part in pair))
+    message = F.element_at(messages, column(POSITION))
+    return F.when(message.isNotNull(), problem(REASON, message)).cast(PROBLEM_TYPE)
 
 
 def _part(value: Column, given: DataType, wanted: DataType, *, sparse: bool = False) -> Column:

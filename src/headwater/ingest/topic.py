@@ -8,7 +8,7 @@ done with care: what is new is detected, the table gets room for it, dead letter
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -22,12 +22,15 @@ from headwater.deadletters import DeadLetters
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.flows import Intent, Landed
 from headwater.formats.base import Capability, LightTable, SparkTable
-from headwater.formats.frames import column, local_frame, schema_changes
-from headwater.ingest.columns import CONTEXT, EVENT_DATE, INGESTED_AT, has_twins, known_payload
+from headwater.formats.frames import column, schema_changes
+from headwater.ingest.collected import collected, has_odd, split, stamped
+from headwater.ingest.columns import CONTEXT, has_twins, known_payload
 from headwater.ingest.deduplicate import deduplicated, require_columns
 from headwater.ingest.pipeline import Pipeline, Shaped
+from headwater.ingest.raising import may_be_of_an_event, raising
 from headwater.ingest.schemas import SchemaLog, SchemaVersion, hinted, joined, name_of, nullable, within
 from headwater.model import Mark, Version
+from headwater.session import local_frame
 from headwater.sources.decoding.base import POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
 from headwater.sparkerrors import reason
 from headwater.spec import layout_of
@@ -44,6 +47,8 @@ WARY_STEPS = 20
 """Steps that are done with care at once after one that tripped over a record that can't be taken in."""
 FILE_BYTES = 64 * 1024 * 1024
 """Source bytes that make a file of their own."""
+SHARE_BYTES = 8 * 1024 * 1024
+"""Source bytes that are worth a core of their own."""
 _TRIPPED = "HEADWATER_TRIPPED"
 
 
@@ -87,6 +92,26 @@ class TopicTarget:
 
     def commit(self, records: DataFrame, intent: Intent, mark: Mark) -> Landed:
         known = self._known(records, mark)
+        refused: dict[str, str] = {}
+        while True:
+            try:
+                if refused:
+                    return self._commit_with_care(records, known, intent, mark, refused)
+                return self._commit(records, known, intent, mark)
+            except Exception as error:
+                if not self._pipeline.calls_functions or not may_be_of_an_event(error):
+                    raise
+                known = self._known(records, mark)
+                found = self._raising(records, known, refused)
+                if not found:
+                    raise
+                refused |= found
+
+    def _raising(self, records: DataFrame, known: SchemaVersion, refused: Mapping[str, str]) -> dict[str, str]:
+        """Records that a function raises on, beyond those that it is not shown any more."""
+        return raising(records, lambda some: self._shaped(some, known, refused=refused).frame)
+
+    def _commit(self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: Mark) -> Landed:
         if _is_small(intent) and self._light is not None:
             done = self._commit_small(records, known, mark)
             if done is not None:
@@ -112,16 +137,23 @@ class TopicTarget:
         wired = shaped.frame.withColumn(POSITION, tripwire)
         return self._append(wired.select(*shaped.rows), intent, mark)
 
-    def _commit_with_care(self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: Mark) -> Landed:
+    def _commit_with_care(
+        self,
+        records: DataFrame,
+        known: SchemaVersion,
+        intent: Intent,
+        mark: Mark,
+        refused: Mapping[str, str] | None = None,
+    ) -> Landed:
         """What is new is learnt first, what can't be taken in is kept, the rest is committed."""
         with ExitStack() as held:
             # Computed once: what is told of an event holds for the next pass, whatever a mapper does meanwhile.
-            shaped = self._shaped(records, known)
+            shaped = self._shaped(records, known, refused=refused)
             frame = held.enter_context(_kept(shaped.frame))
             before = self._decoder.learnt
             learnt = self._learnt(frame, known, mark)
             if learnt is not known or self._decoder.learnt != before:
-                shaped = self._shaped(records, learnt)
+                shaped = self._shaped(records, learnt, refused=refused)
                 frame = held.enter_context(_kept(shaped.frame))
             self._make_room(shaped.schema)
             rejected = self._reject(frame.where(F.col(PROBLEM).isNotNull()).select(*_letter()), mark)
@@ -134,16 +166,16 @@ class TopicTarget:
         """The few rows come to the driver, and the format's light library commits them; None where it can't."""
         assert self._light is not None
         shaped = self._shaped(records, known, quick=True, stamp=False)
-        rows = _collected(shaped.frame)
-        if _has_odd(rows):
+        rows = collected(shaped.frame)
+        if has_odd(rows):
             shaped = self._shaped(records, known, stamp=False)
             before = self._decoder.learnt
             learnt = self._learnt(shaped.frame, known, mark)
             if learnt is not known or self._decoder.learnt != before:
                 shaped = self._shaped(records, learnt, stamp=False)
-            rows = _collected(shaped.frame)
+            rows = collected(shaped.frame)
         self._make_room(shaped.schema)
-        bad, rows = _split(_stamped(rows))
+        bad, rows = split(stamped(rows))
         rejected = 0
         if bad.num_rows:
             beside = local_frame(self._table.spark, bad.select([RAW, POSITION, PROBLEM, CONTEXT]))
@@ -174,11 +206,16 @@ class TopicTarget:
         if self._topic.deduplicate_by and self._version is not None:
             rows = deduplicated(rows, self._topic, self._table, datetime.now(timezone.utc))
         if intent.bytes is not None:
-            rows = rows.coalesce(max(1, math.ceil(intent.bytes / FILE_BYTES)))
+            rows = rows.coalesce(self._files(intent.bytes))
         self._guard()
         version = self._table.append(rows, mark, check=self._topic.delivery == "exactly_once")
         made = next((commit for commit in self._table.history(5) if commit.version == version), None)
         return Landed(version, made.rows_added if made is not None else None)
+
+    def _files(self, source_bytes: int) -> int:
+        """Files that a step writes: few, but enough for every core to have a share of a large step."""
+        cores = self._table.spark.sparkContext.defaultParallelism
+        return max(math.ceil(source_bytes / FILE_BYTES), min(cores, math.ceil(source_bytes / SHARE_BYTES)), 1)
 
     def _reject(self, bad: DataFrame, mark: Mark) -> int:
         """Keep what can't be taken in; how many."""
@@ -195,13 +232,28 @@ class TopicTarget:
 
     # --- schemas
 
-    def _shaped(self, records: DataFrame, known: SchemaVersion, *, quick: bool = False, stamp: bool = True) -> Shaped:
+    def _shaped(
+        self,
+        records: DataFrame,
+        known: SchemaVersion,
+        *,
+        quick: bool = False,
+        stamp: bool = True,
+        refused: Mapping[str, str] | None = None,
+    ) -> Shaped:
         if has_twins(known.payload):
             # Only so can two keys that differ in case be told apart; what is written has other names.
             records.sparkSession.conf.set("spark.sql.caseSensitive", "true")
         watch = self._new_column != "ignore"
         return self._pipeline.shaped(
-            records, self._decoder, known.payload, known.adopted, watch=watch, quick=quick, stamp=stamp
+            records,
+            self._decoder,
+            known.payload,
+            known.adopted,
+            watch=watch,
+            quick=quick,
+            stamp=stamp,
+            refused=refused,
         )
 
     @property
@@ -304,45 +356,6 @@ def _is_small(intent: Intent) -> bool:
     if rows is None and size is None:
         return False
     return (rows is None or rows <= LIGHT_ROWS) and (size is None or size <= LIGHT_BYTES)
-
-
-def _collected(frame: DataFrame) -> pa.Table:
-    import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    batches = frame._collect_as_arrow()
-    return pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()
-
-
-def _stamped(rows: pa.Table) -> pa.Table:
-    """With the time of arrival, and the date of those that have no time of their own."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    now = datetime.now(timezone.utc)
-    for name, value in ((INGESTED_AT, now), (EVENT_DATE, now.date())):
-        at = rows.schema.get_field_index(name)
-        field = rows.schema.field(at)
-        if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
-            rows = rows.set_column(at, field, pc.fill_null(rows[name], pa.scalar(value, field.type)))
-    return rows
-
-
-def _has_odd(rows: pa.Table) -> bool:
-    """Whether a record may bring something new: an unknown key, or a type that may be widened."""
-    import pyarrow.compute as pc
-
-    if pc.any(rows[UNKNOWN]).as_py():
-        return True
-    return SCHEMA in pc.unique(pc.struct_field(rows[PROBLEM], "reason")).to_pylist()
-
-
-def _split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Those with a problem, and the others."""
-    import pyarrow.compute as pc
-
-    is_bad = pc.is_valid(rows[PROBLEM])
-    return rows.filter(is_bad), rows.filter(pc.invert(is_bad))
 
 
 def _letter() -> list[Column]:

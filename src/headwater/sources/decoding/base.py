@@ -53,7 +53,8 @@ class Decoder(ABC):
         """The records with EVENT and UNKNOWN alone: a plan as small as can be, for steps in which all is well.
 
         UNKNOWN is true for every record that `decode` gives a PROBLEM or that `unknown` is true for, and may be true
-        for others; such a step is decoded again. None: there is no quicker way than `decode`.
+        for others; such a step is decoded again. EVENT has the fields of `schema`, and may have others behind them.
+        None: there is no quicker way than `decode`.
         """
         return None
 

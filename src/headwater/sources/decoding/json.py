@@ -49,8 +49,7 @@ class JsonDecoder(Decoder):
         made = self._expressions(schema)
         if made.quick is None:
             return None
-        parsed = records.select("*", *made.parsed)
-        return parsed.select(*map(quoted, records.columns), *made.quick)
+        return records.select("*", made.event).select(*map(quoted, records.columns), quoted(EVENT), made.quick)
 
     def unknown(self, schema: StructType) -> Column | None:
         return self._expressions(schema).unknown
@@ -70,7 +69,9 @@ class _Expressions:
     parsed: list[Column]
     decoded: list[Column]
     unknown: Column
-    quick: list[Column] | None
+    event: Column
+    """The event and whether it is corrupt, in one struct: nothing is copied where all is well."""
+    quick: Column | None
 
 
 def _expressions(schema: StructType) -> _Expressions:
@@ -92,8 +93,6 @@ def _expressions(schema: StructType) -> _Expressions:
     )
     fields = [parsed.getField(f.name).alias(f.name) for f in schema.fields]
     event = F.when(parsed.isNotNull() & ~invalid & ~no_object, F.struct(*fields)) if fields else F.lit(None)
-    at_all = broken | parsed.isNull() | invalid | ~F.endswith(F.rtrim(text), F.lit("}"))
-    strange = F.when(raw.isNull(), False).otherwise(at_all | has_unknown_keys(text, parsed, schema))
     return _Expressions(
         schema,
         [as_text.alias(_TEXT), F.from_json(as_text, asked, _OPTIONS).alias(_PARSED)],
@@ -103,8 +102,18 @@ def _expressions(schema: StructType) -> _Expressions:
             F.when(broken, misfits).alias(MISFITS),
         ],
         has_unknown_keys(as_text, F.col(EVENT), schema),
-        [F.when(parsed.isNotNull(), F.struct(*fields)).alias(EVENT), strange.alias(UNKNOWN)] if fields else None,
+        F.from_json(as_text, asked, _OPTIONS).alias(EVENT),
+        _is_strange(schema).alias(UNKNOWN) if fields else None,
     )
+
+
+def _is_strange(schema: StructType) -> Column:
+    """Whether a record has to be looked at closely; over RAW and the event with its CORRUPT."""
+    raw, event = F.col(RAW), F.col(EVENT)
+    text = raw.cast(StringType())
+    whole = F.endswith(text, F.lit("}")) | F.endswith(F.rtrim(text), F.lit("}"))
+    at_all = event.isNull() | event.getField(CORRUPT).isNotNull() | (F.decode(raw, "UTF-8") != text) | ~whole
+    return F.when(raw.isNull(), False).otherwise(at_all | has_unknown_keys(text, event, schema))
 
 
 def has_unknown_keys(text: Column, event: Column, schema: StructType) -> Column:
