@@ -1,0 +1,131 @@
+"""The keys that a change touches, and how they narrow a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegralType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from headwater.formats.frames import column
+
+FEW = 10_000
+"""Up to so many keys are sent to the scans as literals, where files can be pruned by them."""
+_EXACT = (IntegralType, StringType, DateType, DecimalType, BooleanType)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Rows that have one of these keys in their `columns`; NULL is a key like any other."""
+
+    columns: tuple[str, ...]
+    frame: DataFrame
+    """One row a key, in columns of the same names."""
+    few: tuple[tuple[Any, ...], ...] | None = None
+    """The keys themselves, if they are few and of types that can be written as literals; instants as microseconds."""
+
+    def under(self, names: Mapping[str, str]) -> Keys | None:
+        """The keys by other names; those of the columns that have one. None if none has."""
+        kept = list({names[name]: name for name in reversed(self.columns) if name in names}.values())[::-1]
+        if not kept:
+            return None
+        frame = self.frame.select(*(column(name).alias(names[name]) for name in kept))
+        few = self.few
+        if len(kept) < len(self.columns):
+            frame = frame.distinct()
+            if few is not None:
+                at = [self.columns.index(name) for name in kept]
+                few = tuple(dict.fromkeys(tuple(key[index] for index in at) for key in few))
+        return Keys(tuple(names[name] for name in kept), frame, few)
+
+
+def keys_of(frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]) -> Keys:
+    """The distinct keys of some frames, each with its own columns for them."""
+    found: DataFrame | None = None
+    for df, columns in frames:
+        one = df.select(*(column(have).alias(name) for have, name in zip(columns, names, strict=True)))
+        found = one if found is None else found.union(one)
+    assert found is not None
+    distinct = found.distinct()
+    types = [field.dataType for field in distinct.schema.fields]
+    if not all(_is_literal(one) for one in types):
+        return Keys(tuple(names), distinct)
+    asked = [_as_literal(column(name), one) for name, one in zip(names, types, strict=True)]
+    rows = distinct.select(*asked).limit(FEW + 1).collect()
+    if len(rows) > FEW:
+        return Keys(tuple(names), distinct)
+    few = tuple(dict.fromkeys(tuple(row) for row in rows))
+    return Keys(tuple(names), _local(distinct, few), few)
+
+
+def narrowed(df: DataFrame, keys: Keys) -> DataFrame:
+    """Exactly the rows that have one of the keys."""
+    if keys.few is not None:
+        for at, name in enumerate(keys.columns):
+            df = df.where(_among(column(name), df.schema[name].dataType, [key[at] for key in keys.few]))
+        if len(keys.columns) == 1:
+            return df
+    wanted = keys.frame.select(*(column(name).alias(f"{name}#key") for name in keys.columns))
+    same = [column(name).eqNullSafe(column(f"{name}#key")) for name in keys.columns]
+    return df.join(F.broadcast(wanted) if keys.few is not None else wanted, _all(same), "left_semi")
+
+
+def _local(distinct: DataFrame, few: Sequence[tuple[Any, ...]]) -> DataFrame:
+    """The keys as a local relation: what they were computed from is not computed again."""
+    spark, schema = distinct.sparkSession, distinct.schema
+    instants = {f.name for f in schema.fields if isinstance(f.dataType, (TimestampType, TimestampNTZType))}
+    asked = ", ".join(
+        f"`{f.name}` {'bigint' if f.name in instants else f.dataType.simpleString()}" for f in schema.fields
+    )
+    made = spark.createDataFrame(list(few), asked)
+    return made.select(*(_from_literal(column(f.name), f.dataType).alias(f.name) for f in schema.fields))
+
+
+def _is_literal(data_type: DataType) -> bool:
+    return isinstance(data_type, (*_EXACT, TimestampType, TimestampNTZType))
+
+
+def _as_literal(value: Column, data_type: DataType) -> Column:
+    """Instants travel as microseconds: a datetime of Python's has a zone of its own."""
+    if isinstance(data_type, (TimestampType, TimestampNTZType)):
+        return F.unix_micros(value.cast("timestamp"))
+    return value
+
+
+def _from_literal(value: Column, data_type: DataType) -> Column:
+    if isinstance(data_type, (TimestampType, TimestampNTZType)):
+        return F.timestamp_micros(value).cast(data_type)
+    return value
+
+
+def _among(value: Column, data_type: DataType, few: Sequence[Any]) -> Column:
+    """Whether a value is one of a few; with their range, by which files are pruned."""
+    given = list(dict.fromkeys(one for one in few if one is not None))
+    is_null = value.isNull() if any(one is None for one in few) else F.lit(False)
+    if not given:
+        return is_null
+    literals = [_from_literal(F.lit(one), data_type).cast(data_type) for one in given]
+    if len(given) == 1:
+        return (value == literals[0]) | is_null
+    low, high = min(given), max(given)
+    ends = [_from_literal(F.lit(one), data_type).cast(data_type) for one in (low, high)]
+    return ((value >= ends[0]) & (value <= ends[1]) & value.isin(*literals)) | is_null
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    found = conditions[0]
+    for one in conditions[1:]:
+        found = found & one
+    return found

@@ -1,0 +1,101 @@
+"""A query as operators, checked against the engine that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from headwater.changes.operator import Moment, Operator
+from headwater.changes.run import Run
+from headwater.changes.translation.query import Translation
+from headwater.changes.translation.refusal import NotIncremental
+from headwater.formats.frames import column
+from headwater.model import WEIGHT
+from headwater.sql.references import parse_query
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query that is kept incrementally: its operators, and its columns by the names that people gave them."""
+
+    operator: Operator
+    columns: tuple[tuple[str, str], ...]
+    """Name of the result's column → unique name in the plan."""
+
+    def rows(self, at: Moment, run: Run) -> DataFrame:
+        """The query's result."""
+        return self._named(self.operator.rows(at, run))
+
+    def change(self, run: Run) -> DataFrame | None:
+        """The change of the query's result."""
+        found = run.change(self.operator)
+        return None if found is None else self._named(found, WEIGHT)
+
+    def _named(self, df: DataFrame, *more: str) -> DataFrame:
+        return df.select(*(column(unique).alias(name) for name, unique in self.columns), *map(column, more))
+
+
+def incremental(spark: SparkSession, sql: str, sources: Sequence[str]) -> Query:
+    """A query over temporary views of the session as operators; NotIncremental says why it can't be."""
+    parsed = parse_query(sql)
+    answered = spark.sql(parsed.sql(dialect="spark"))
+    analyzed: Any = answered._jdf.queryExecution().analyzed()
+    if not analyzed.deterministic():
+        raise NotIncremental("the query gives something else each time", hint="leave out rand(), uuid() and the like")
+    moments = list(parsed.find_all(exp.CurrentTimestamp, exp.CurrentDate))
+    if moments:
+        raise NotIncremental("the query depends on the time of its refresh", moments[0])
+    known = {name.lower(): spark.table(name).columns for name in sources}
+
+    def columns_of(name: str) -> Sequence[str]:
+        if name.lower() not in known:
+            raise NotIncremental(f"'{name}' is not one of the query's sources")
+        return known[name.lower()]
+
+    made = Translation(columns_of, _aggregate_functions(spark)).query(parsed)
+    query = Query(made.operator, tuple(zip(answered.columns, (unique for _, unique in made.columns), strict=True)))
+    _require_same_types(spark, query, answered)
+    return query
+
+
+class _AsTheyAre:
+    """The session's own views as both states: for types alone."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def rows(self, source: str, at: Moment) -> DataFrame:
+        return self._spark.table(source)
+
+    def change(self, source: str) -> DataFrame | None:
+        return None
+
+
+def _require_same_types(spark: SparkSession, query: Query, answered: DataFrame) -> None:
+    """The engine's own types for the query, and for what the operators make of it."""
+    made = query.rows(Moment.NEW, Run(_AsTheyAre(spark))).schema
+    for mine, theirs in zip(made.fields, answered.schema.fields, strict=True):
+        if mine.dataType != theirs.dataType:
+            raise NotIncremental(
+                f"column '{theirs.name}' would be {mine.dataType.simpleString()} "
+                f"instead of {theirs.dataType.simpleString()}"
+            )
+
+
+def _aggregate_functions(spark: SparkSession) -> Callable[[str], bool]:
+    """Whether a function is an aggregate, as the session's own registry has it."""
+    jvm: Any = spark._jvm
+    registry: Any = spark._jsparkSession.sessionState().functionRegistry()
+
+    @cache
+    def is_aggregate(name: str) -> bool:
+        identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)
+        found = registry.lookupFunction(identifier)
+        return bool(found.isDefined() and found.get().getGroup() == "agg_funcs")
+
+    return is_aggregate

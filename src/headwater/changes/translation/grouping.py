@@ -1,0 +1,148 @@
+"""GROUP BY with its shorthands: ordinals, aliases, ALL, ROLLUP, CUBE, GROUPING SETS."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from headwater.changes.aggregates import Aggregate
+from headwater.changes.linear import Project, UnionAll
+from headwater.changes.operator import Operator
+from headwater.changes.translation.expressions import IsAggregate, has_aggregate, reference, sql
+from headwater.changes.translation.refusal import NotIncremental
+from headwater.changes.translation.scope import Names, Scope, parts_of
+
+GROUPING = "grouping_id"
+
+
+@dataclass(frozen=True)
+class GroupingSets:
+    """The keys of a GROUP BY, and which of them make each set."""
+
+    keys: list[exp.Expr]
+    sets: list[frozenset[int]]
+    grouping: dict[str, exp.Expr] = field(default_factory=dict)
+    """`grouping(x)` and `grouping_id()` by their text, over the column GROUPING."""
+
+    @property
+    def plain(self) -> bool:
+        return self.sets == [frozenset(range(len(self.keys)))]
+
+    def expanded(
+        self, input: Operator, below: Sequence[str], columns: Sequence[str], calls: Mapping[str, str], names: Names
+    ) -> Operator:
+        """An aggregate for each set, all of them under the same names; keys that are not in a set are NULL."""
+        kept = {name: at for at, name in reversed(list(enumerate(columns)))}
+        parts: list[Operator] = []
+        for one in self.sets:
+            own = [name for name in below if kept[name] in one]
+            fresh = {text: names.new(name.rsplit("#", 1)[0]) for text, name in calls.items()}
+            aggregate = Aggregate(input, own, {name: text for text, name in fresh.items()})
+            number = sum(1 << (len(columns) - 1 - at) for at in range(len(columns)) if at not in one)
+            values: dict[str, str] = {}
+            for name in below:
+                values[names.new(name.rsplit("#", 1)[0])] = sql(reference(name)) if name in own else "NULL"
+            for text in calls:
+                values[names.new("value")] = sql(reference(fresh[text]))
+            values[names.new(GROUPING)] = f"CAST({number} AS BIGINT)"
+            same = dict(zip(values, [*(name if name in own else "" for name in below), *fresh.values()], strict=False))
+            parts.append(Project(aggregate, values, {name: own_name for name, own_name in same.items() if own_name}))
+        return UnionAll(parts, [*below, *calls.values(), GROUPING])
+
+
+def grouping_sets(
+    group: exp.Group | None,
+    aliases: Mapping[str, exp.Expr],
+    chosen: Sequence[exp.Expr],
+    scope: Scope,
+    is_aggregate: IsAggregate,
+) -> GroupingSets:
+    """What a GROUP BY means."""
+    if group is None:
+        return GroupingSets([], [frozenset()])
+    if group.args.get("all"):
+        others = [one for one in chosen if not has_aggregate(one, is_aggregate)]
+        return GroupingSets(others, [frozenset(range(len(others)))])
+    keys: list[exp.Expr] = []
+    choices: list[list[frozenset[int]]] = []
+
+    def at(one: exp.Expr) -> int:
+        found = _meant(one, aliases, chosen, scope)
+        text = sql(found)
+        for index, key in enumerate(keys):
+            if sql(key) == text:
+                return index
+        keys.append(found)
+        return len(keys) - 1
+
+    for one in group.expressions:
+        if isinstance(one, (exp.Rollup, exp.Cube)):
+            choices.append(_of_rollup(one, at))
+        elif isinstance(one, exp.GroupingSets):
+            choices.append(_of_sets(one, at))
+        else:
+            choices.append([frozenset({at(one)})])
+    for name in ("rollup", "cube"):
+        for one in group.args.get(name) or []:
+            if not isinstance(one, exp.Expr):
+                raise NotIncremental(f"WITH {name.upper()}", group, f"write GROUP BY {name.upper()} (…)")
+            choices.append(_of_rollup(one, at))
+    given = group.args.get("grouping_sets") or []
+    if given:  # GROUP BY a, b GROUPING SETS (…): the keys are just listed
+        choices = [_of_sets(one, at) for one in given]
+    sets = [frozenset().union(*combination) for combination in itertools.product(*choices)]
+    return GroupingSets(keys, sets, _grouping(keys, scope) if len(sets) > 1 or given else {})
+
+
+def _meant(one: exp.Expr, aliases: Mapping[str, exp.Expr], chosen: Sequence[exp.Expr], scope: Scope) -> exp.Expr:
+    """An ordinal or an alias stands for a column of the result; a column of the sources comes first."""
+    if isinstance(one, exp.Literal) and not one.is_string:
+        return chosen[int(one.name) - 1]
+    if isinstance(one, exp.Column) and scope.find(parts_of(one)) is None:
+        found = aliases.get(one.name.lower())
+        if found is not None and not one.table:
+            return found
+    return one
+
+
+def _members(one: exp.Expr) -> Iterator[exp.Expr]:
+    if isinstance(one, exp.Tuple):
+        yield from one.expressions
+    elif isinstance(one, exp.Paren):
+        yield one.this
+    else:
+        yield one
+
+
+def _of_rollup(one: exp.Expr, at: Callable[[exp.Expr], int]) -> list[frozenset[int]]:
+    parts = [frozenset(at(member) for member in _members(part)) for part in one.expressions]
+    if isinstance(one, exp.Rollup):
+        return [frozenset().union(*parts[:length]) for length in range(len(parts), -1, -1)]
+    found = []
+    for length in range(len(parts), -1, -1):
+        found += [frozenset().union(*some) for some in itertools.combinations(parts, length)]
+    return found
+
+
+def _of_sets(one: exp.Expr, at: Callable[[exp.Expr], int]) -> list[frozenset[int]]:
+    found: list[frozenset[int]] = []
+    for part in one.expressions:
+        if isinstance(part, (exp.Rollup, exp.Cube)):
+            found += _of_rollup(part, at)
+        else:
+            found.append(frozenset(at(member) for member in _members(part)))
+    return found
+
+
+def _grouping(keys: Sequence[exp.Expr], scope: Scope) -> dict[str, exp.Expr]:
+    whole = reference(GROUPING)
+    found: dict[str, exp.Expr] = {"grouping_id()": whole}
+    for index, key in enumerate(keys):
+        shift = len(keys) - 1 - index
+        bit = f"CAST(SHIFTRIGHT({sql(whole)}, {shift}) & 1 AS TINYINT)"
+        parsed: exp.Expr = exp.maybe_parse(bit, dialect="spark")
+        found[f"grouping({sql(key).lower()})"] = parsed
+    return found

@@ -1,0 +1,495 @@
+"""A query's operators, part by part in the order in which SQL evaluates them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headwater.changes.aggregates import Aggregate
+from headwater.changes.joins import Join, JoinKind, Pair
+from headwater.changes.linear import Filter, Generate, Project, Scan, UnionAll
+from headwater.changes.operator import Operator
+from headwater.changes.sets import SetOperation
+from headwater.changes.translation.expressions import (
+    IsAggregate,
+    aggregates_in,
+    conjunction,
+    conjuncts,
+    plain,
+    reference,
+    resolved,
+    sql,
+    uniques,
+    windows_in,
+)
+from headwater.changes.translation.grouping import grouping_sets
+from headwater.changes.translation.refusal import NotIncremental
+from headwater.changes.translation.scope import Names, Scope, Seen
+from headwater.changes.windows import Window
+
+_SIDES = {
+    ("", ""): JoinKind.INNER,
+    ("", "INNER"): JoinKind.INNER,
+    ("", "CROSS"): JoinKind.INNER,
+    ("LEFT", ""): JoinKind.LEFT,
+    ("LEFT", "OUTER"): JoinKind.LEFT,
+    ("RIGHT", ""): JoinKind.RIGHT,
+    ("RIGHT", "OUTER"): JoinKind.RIGHT,
+    ("FULL", ""): JoinKind.FULL,
+    ("FULL", "OUTER"): JoinKind.FULL,
+    ("LEFT", "SEMI"): JoinKind.SEMI,
+    ("", "SEMI"): JoinKind.SEMI,
+    ("LEFT", "ANTI"): JoinKind.ANTI,
+    ("", "ANTI"): JoinKind.ANTI,
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    """An operator, and the names that a query around it has for its columns, in their order."""
+
+    operator: Operator
+    columns: list[tuple[str, str]]
+    """Name in the text → unique name."""
+
+
+class Translation:
+    """Translates one query; `columns_of` gives the columns of a source by the name it has in the text."""
+
+    def __init__(self, columns_of: Callable[[str], Sequence[str]], is_aggregate: IsAggregate) -> None:
+        self.names = Names()
+        self.is_aggregate = is_aggregate
+        self._columns_of = columns_of
+        self._ctes: list[dict[str, exp.Query]] = []
+
+    # --- queries
+
+    def query(self, query: exp.Expr, outer: Scope | None = None) -> Made:
+        """A SELECT, a set operation, or one of them in brackets."""
+        if isinstance(query, exp.Subquery) and not query.args.get("alias"):
+            return self.query(query.this, outer)
+        if not isinstance(query, exp.Query):
+            raise NotIncremental("this is not a query that can be followed", query)
+        self._ctes.append({cte.alias.lower(): cte.this for cte in query.ctes})
+        try:
+            if query.args.get("limit") or query.args.get("offset"):
+                raise NotIncremental(
+                    "LIMIT inside of a query",
+                    query.args.get("limit") or query.args.get("offset"),
+                    "rank the rows with row_number() and filter by it",
+                )
+            if isinstance(query, exp.Select):
+                return self._select(query, outer)
+            if isinstance(query, exp.SetOperation):
+                return self._set_operation(query)
+            raise NotIncremental("this is not a query that can be followed", query)
+        finally:
+            self._ctes.pop()
+
+    def _set_operation(self, query: exp.SetOperation) -> Made:
+        left, right = self.query(query.this), self.query(query.expression)
+        if len(left.columns) != len(right.columns):
+            raise NotIncremental("both sides of a set operation have the same number of columns", query)
+        names = [name for name, _ in left.columns]
+        fresh = [self.names.new(name) for name in names]
+        sides = [_narrowed(one) for one in (left, right)]
+        keeps_all = query.args.get("distinct") is False
+        if isinstance(query, exp.Union):
+            operator: Operator = UnionAll(sides, fresh)
+            if not keeps_all:
+                operator = Aggregate(operator, fresh, {})
+        else:
+            intersect = isinstance(query, exp.Intersect)
+            operator = SetOperation(sides[0], sides[1], fresh, intersect=intersect, all=keeps_all)
+        return Made(operator, list(zip(names, fresh, strict=True)))
+
+    # --- SELECT
+
+    def _select(self, select: exp.Select, outer: Scope | None) -> Made:
+        from headwater.changes.translation.subqueries import with_condition, with_scalars
+
+        self._refuse(select)
+        operator, scope = self._sources(select, outer)
+        where = select.args.get("where")
+        if where is not None:
+            operator = with_condition(self, operator, scope, where.this)
+        chosen = self._chosen(select, scope)
+        having = select.args.get("having")
+        qualify = select.args.get("qualify")
+        extra = [one.this.copy() for one in (having, qualify) if one is not None]
+        group = select.args.get("group")
+        aliases = {name.lower(): value for name, value in chosen}
+        if having is not None:
+            extra[0] = _with_aliases(extra[0], aliases, scope)
+        values = [value for _, value in chosen]
+        operator, values = with_scalars(self, operator, scope, values)
+        grouped = group is not None or any(aggregates_in(one, self.is_aggregate) for one in (*values, *extra))
+        if grouped:
+            operator, rewritten, scope = self._grouped(operator, scope, group, [*values, *extra], aliases, values)
+            values, extra = rewritten[: len(values)], rewritten[len(values) :]
+        if having is not None:
+            operator = with_condition(self, operator, scope, extra.pop(0))
+        values, extra = list(values), list(extra)
+        if qualify is not None:
+            extra = [_with_aliases(extra[0], {n.lower(): v for (n, _), v in zip(chosen, values, strict=True)}, scope)]
+        operator, values, extra = self._windowed(operator, scope, values, extra)
+        for condition in extra:
+            operator = self._filtered(operator, resolved(condition, scope))
+        made = self._projected(operator, scope, [(n, v) for (n, _), v in zip(chosen, values, strict=True)])
+        if select.args.get("distinct") is not None:
+            if select.args["distinct"].args.get("on"):
+                raise NotIncremental("DISTINCT ON", select.args["distinct"])
+            made = Made(Aggregate(made.operator, made.operator.columns, {}), made.columns)
+        return made
+
+    def _refuse(self, select: exp.Select) -> None:
+        for name, what in (
+            ("windows", "a named WINDOW"),
+            ("match", "MATCH_RECOGNIZE"),
+            ("sample", "TABLESAMPLE"),
+            ("pivots", "PIVOT"),
+            ("connect", "CONNECT BY"),
+            ("distribute", "DISTRIBUTE BY"),
+            ("cluster", "CLUSTER BY"),
+            ("sort", "SORT BY"),
+        ):
+            if select.args.get(name):
+                raise NotIncremental(what)
+
+    def _sources(self, select: exp.Select, outer: Scope | None) -> tuple[Operator, Scope]:
+        """FROM with its joins and lateral views."""
+        scope = Scope(outer=outer)
+        from_ = select.args.get("from_") or select.args.get("from")
+        if from_ is None:
+            raise NotIncremental("a query without FROM")
+        operator = self._relation(from_.this, scope)
+        for join in select.args.get("joins") or []:
+            operator = self._joined(operator, scope, join)
+        for lateral in select.args.get("laterals") or []:
+            operator = self._lateral(operator, scope, lateral)
+        return operator, scope
+
+    def _relation(self, relation: exp.Expr, scope: Scope) -> Operator:
+        """One relation of FROM; its columns are added to the scope."""
+        if relation.args.get("sample") or relation.args.get("pivots"):
+            raise NotIncremental("TABLESAMPLE and PIVOT", relation)
+        if isinstance(relation, exp.Table) and isinstance(relation.this, exp.Identifier):
+            made = self._named(relation)
+            alias = relation.alias_or_name
+        elif isinstance(relation, exp.Subquery):
+            made = self.query(relation.this)
+            alias = relation.alias
+        else:
+            raise NotIncremental("this relation can't be followed", relation)
+        own = relation.args.get("alias")
+        given = [one.name for one in own.columns] if isinstance(own, exp.TableAlias) else []
+        columns = made.columns
+        if given:
+            columns = [(name, unique) for name, (_, unique) in zip(given, columns, strict=True)]
+        operator = made.operator
+        for name, unique in columns:
+            scope.columns.append(Seen(alias, name, unique))
+        for join in relation.args.get("joins") or []:
+            operator = self._joined(operator, scope, join)
+        for lateral in relation.args.get("laterals") or []:
+            operator = self._lateral(operator, scope, lateral)
+        return operator
+
+    def _named(self, table: exp.Table) -> Made:
+        if not table.db:
+            for depth in range(len(self._ctes) - 1, -1, -1):
+                found = self._ctes[depth].get(table.name.lower())
+                if found is not None:
+                    return self._cte(found, depth)
+        columns = self._columns_of(table.name)
+        names = {self.names.new(name): name for name in columns}
+        return Made(Scan(table.name, names), [(name, unique) for unique, name in names.items()])
+
+    def _cte(self, query: exp.Query, depth: int) -> Made:
+        """A common table expression, anew at each place that names it; it sees those before it."""
+        inside, self._ctes = (
+            self._ctes,
+            [{name: one for name, one in level.items() if one is not query} for level in self._ctes[: depth + 1]],
+        )
+        try:
+            return self.query(query)
+        finally:
+            self._ctes = inside
+
+    def _joined(self, left: Operator, scope: Scope, join: exp.Join) -> Operator:
+        kind = _SIDES.get((str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()))
+        if kind is None or str(join.args.get("method") or ""):
+            raise NotIncremental("this kind of join", join)
+        if isinstance(join.this, exp.Lateral):
+            return self._lateral(left, scope, join.this)
+        theirs = Scope(outer=scope.outer)
+        right = self._relation(join.this, theirs)
+        using = [one.name for one in join.args.get("using") or []]
+        if using:
+            return self._using(left, right, scope, theirs, kind, using)
+        both = Scope([*scope.columns, *theirs.columns], scope.outer)
+        condition = join.args.get("on")
+        if condition is not None and condition.find(exp.Query) is not None:
+            raise NotIncremental("a subquery in ON", condition)
+        parts = [resolved(one, both) for one in conjuncts(condition)]
+        operator = self.join(left, right, kind, parts)
+        if kind not in (JoinKind.SEMI, JoinKind.ANTI):
+            scope.columns += theirs.columns
+        return operator
+
+    def _using(
+        self, left: Operator, right: Operator, scope: Scope, theirs: Scope, kind: JoinKind, using: Sequence[str]
+    ) -> Operator:
+        if kind is JoinKind.FULL:
+            raise NotIncremental("FULL JOIN … USING", hint="write the condition with ON, and coalesce the columns")
+        pairs, mine = [], []
+        for name in using:
+            one, other = scope.find([name]), theirs.find([name])
+            if one is None or other is None:
+                raise NotIncremental(f"USING ({name}): both sides need the column")
+            pairs.append(Pair(one[0].unique, other[0].unique))
+            kept = other[0].unique if kind is JoinKind.RIGHT else one[0].unique
+            mine.append(Seen(one[0].relation, name, kept))
+        operator = Join(left, right, kind, pairs)
+        rest = [one for one in scope.columns if one.name.lower() not in {name.lower() for name in using}]
+        others = [one for one in theirs.columns if one.name.lower() not in {name.lower() for name in using}]
+        scope.columns[:] = [*mine, *rest, *([] if kind in (JoinKind.SEMI, JoinKind.ANTI) else others)]
+        return operator
+
+    def join(self, left: Operator, right: Operator, kind: JoinKind, parts: Sequence[exp.Expr]) -> Operator:
+        """A join by resolved conditions: equalities of the two sides become its keys."""
+        left_names, right_names = set(left.columns), set(right.columns)
+        pairs: list[Pair] = []
+        rest: list[exp.Expr] = []
+        to_left: dict[str, exp.Expr] = {}
+        to_right: dict[str, exp.Expr] = {}
+        for part in parts:
+            inner = part.unnest()
+            sides = (inner.this, inner.expression) if isinstance(inner, (exp.EQ, exp.NullSafeEQ)) else None
+            if sides is not None and uniques(sides[0]) <= right_names and uniques(sides[1]) <= left_names:
+                sides = (sides[1], sides[0])
+            if sides is None or not (uniques(sides[0]) <= left_names and uniques(sides[1]) <= right_names):
+                rest.append(part)
+                continue
+            if not uniques(sides[0]) or not uniques(sides[1]):
+                rest.append(part)
+                continue
+            one, other = (self._column(side, made) for side, made in zip(sides, (to_left, to_right), strict=True))
+            pairs.append(Pair(one, other, isinstance(inner, exp.NullSafeEQ)))
+        left, right = self._with_columns(left, to_left), self._with_columns(right, to_right)
+        condition = conjunction(rest)
+        return Join(left, right, kind, pairs, None if condition is None else sql(condition))
+
+    def _column(self, value: exp.Expr, made: dict[str, exp.Expr]) -> str:
+        found = plain(value)
+        if found is not None:
+            return found
+        name = self.names.new("key")
+        made[name] = value
+        return name
+
+    def _with_columns(self, operator: Operator, made: Mapping[str, exp.Expr]) -> Operator:
+        """The operator's columns, and some more computed of them."""
+        if not made:
+            return operator
+        kept = {name: sql(reference(name)) for name in operator.columns}
+        values = {**kept, **{name: sql(value) for name, value in made.items()}}
+        return Project(operator, values, {name: name for name in operator.columns})
+
+    def _lateral(self, operator: Operator, scope: Scope, lateral: exp.Lateral) -> Operator:
+        alias = lateral.args.get("alias")
+        if not lateral.args.get("view") or not isinstance(alias, exp.TableAlias):
+            raise NotIncremental("LATERAL with a subquery", lateral)
+        given = [one.name for one in alias.columns]
+        if not given:
+            raise NotIncremental("LATERAL VIEW without column names", lateral, "name them: … AS value")
+        fresh = [self.names.new(name) for name in given]
+        call = sql(resolved(lateral.this, scope))
+        made = Generate(operator, call, fresh, outer=bool(lateral.args.get("outer")))
+        scope.add(alias.name, dict(zip(given, fresh, strict=True)))
+        return made
+
+    # --- parts of SELECT
+
+    def _chosen(self, select: exp.Select, scope: Scope) -> list[tuple[str, exp.Expr]]:
+        """The columns of the result, stars written out."""
+        chosen: list[tuple[str, exp.Expr]] = []
+        for one in select.expressions:
+            star = one.this if isinstance(one, exp.Column) else one
+            if isinstance(star, exp.Star):
+                if star.args.get("except_") or star.args.get("except") or star.args.get("replace"):
+                    raise NotIncremental("a star with EXCEPT or REPLACE", one)
+                relation = one.table if isinstance(one, exp.Column) else None
+                for seen in scope.of(relation or None):
+                    column = exp.column(seen.name, table=seen.relation or None, quoted=True)
+                    chosen.append((seen.name, column))
+                continue
+            value = one.this if isinstance(one, exp.Alias) else one
+            chosen.append((one.alias_or_name or sql(one), value))
+        return chosen
+
+    def _grouped(
+        self,
+        operator: Operator,
+        scope: Scope,
+        group: exp.Group | None,
+        values: Sequence[exp.Expr],
+        aliases: Mapping[str, exp.Expr],
+        chosen: Sequence[exp.Expr],
+    ) -> tuple[Operator, list[exp.Expr], Scope]:
+        """GROUP BY: the operator, the values in terms of its columns, and the scope of those."""
+        sets = grouping_sets(group, aliases, chosen, scope, self.is_aggregate)
+        keys = sets.keys
+        made: dict[str, exp.Expr] = {}
+        named: dict[str, str] = {}  # the text of a key → its column
+        for key in keys:
+            value = resolved(key, scope)
+            text = sql(value)
+            if text not in named:
+                named[text] = self._column(value, made)
+        operator = self._with_columns(operator, made)
+        calls: dict[str, str] = {}
+        for value in values:
+            for call in aggregates_in(value, self.is_aggregate):
+                text = sql(resolved(call, scope))
+                calls.setdefault(text, self.names.new(call.key if call.key != "anonymous" else call.name))
+        columns = [named[sql(resolved(key, scope))] for key in keys]
+        below = list(dict.fromkeys(columns))
+        if sets.plain:
+            operator = Aggregate(operator, below, {name: text for text, name in calls.items()})
+        else:
+            operator = sets.expanded(operator, below, columns, calls, self.names)
+        after = Scope([one for one in scope.columns if one.unique in below], scope.outer)
+        for name in below:
+            after.columns.append(Seen("", name, name))
+        for name in operator.columns:
+            if name not in below:
+                after.columns.append(Seen("", name, name))
+        rewritten = [_rewritten(value, scope, named, calls, sets.grouping) for value in values]
+        return operator, rewritten, after
+
+    def _windowed(
+        self, operator: Operator, scope: Scope, values: list[exp.Expr], extra: list[exp.Expr]
+    ) -> tuple[Operator, list[exp.Expr], list[exp.Expr]]:
+        """Window functions, those with the same partitions together."""
+        found = [(window, resolved(window, scope)) for one in (*values, *extra) for window in windows_in(one)]
+        if not found:
+            return operator, values, extra
+        made: dict[str, exp.Expr] = {}
+        groups: dict[tuple[str, ...], dict[str, str]] = {}
+        names: dict[str, str] = {}
+        for _, window in found:
+            text = sql(window)
+            if text in names:
+                continue
+            partition = tuple(self._column(one, made) for one in window.args.get("partition_by") or [])
+            names[text] = self.names.new(window.this.key if isinstance(window.this, exp.Expr) else "window")
+            groups.setdefault(partition, {})[names[text]] = text
+        operator = self._with_columns(operator, made)
+        for partition, calls in groups.items():
+            operator = Window(operator, partition, calls)
+        for name in names.values():
+            scope.columns.append(Seen("", name, name))
+
+        def put(value: exp.Expr) -> exp.Expr:
+            holder = exp.Paren(this=value.copy())
+            for window in windows_in(holder):
+                window.replace(reference(names[sql(resolved(window, scope))]))
+            inner = holder.this
+            assert isinstance(inner, exp.Expr)
+            return inner
+
+        return operator, [put(one) for one in values], [put(one) for one in extra]
+
+    def _filtered(self, operator: Operator, condition: exp.Expr) -> Operator:
+        return Filter(operator, sql(condition), _for_people(condition))
+
+    def filtered(self, operator: Operator, condition: exp.Expr) -> Operator:
+        """The rows for which a resolved condition holds."""
+        return self._filtered(operator, condition)
+
+    def _projected(self, operator: Operator, scope: Scope, chosen: Sequence[tuple[str, exp.Expr]]) -> Made:
+        values: dict[str, str] = {}
+        same: dict[str, str] = {}
+        columns: list[tuple[str, str]] = []
+        for name, value in chosen:
+            unique = self.names.new(name)
+            inner = resolved(value, scope)
+            if inner.find(exp.Query) is not None:
+                raise NotIncremental("a subquery here", value)
+            values[unique] = sql(inner)
+            own = plain(inner)
+            if own is not None:
+                same[unique] = own
+            columns.append((name, unique))
+        return Made(Project(operator, values, same), columns)
+
+
+def _narrowed(made: Made) -> Operator:
+    """Just the columns of the result, in their order."""
+    wanted = tuple(unique for _, unique in made.columns)
+    if made.operator.columns == wanted:
+        return made.operator
+    return Project(made.operator, {name: sql(reference(name)) for name in wanted}, {name: name for name in wanted})
+
+
+def _rewritten(
+    value: exp.Expr,
+    scope: Scope,
+    keys: Mapping[str, str],
+    calls: Mapping[str, str],
+    grouping: Mapping[str, exp.Expr],
+) -> exp.Expr:
+    """A value over a group's columns: its aggregates and group expressions, wherever they stand in it."""
+    holder = exp.Paren(this=value.copy())
+
+    def visit(node: exp.Expr) -> None:
+        text = _text(node, scope)
+        if text is not None and text in calls:
+            node.replace(reference(calls[text]))
+            return
+        if text is not None and text in keys:
+            node.replace(reference(keys[text]))
+            return
+        if node.key in ("grouping", "groupingid") and sql(node).lower() in grouping:
+            node.replace(grouping[sql(node).lower()].copy())
+            return
+        for inner in list(node.iter_expressions()):
+            visit(inner)
+
+    visit(holder.this)
+    inner = holder.this
+    assert isinstance(inner, exp.Expr)
+    return inner
+
+
+def _text(node: exp.Expr, scope: Scope) -> str | None:
+    if isinstance(node, (exp.Identifier, exp.Query, exp.Where, exp.Order)):
+        return None
+    try:
+        return sql(resolved(node, scope))
+    except NotIncremental:
+        return None
+
+
+def _with_aliases(condition: exp.Expr, aliases: Mapping[str, exp.Expr], scope: Scope) -> exp.Expr:
+    """HAVING and QUALIFY may name a column of the result; those of the sources come first."""
+    holder = exp.Paren(this=condition)
+    for column in list(holder.find_all(exp.Column)):
+        if column.find_ancestor(exp.Query) is not None or column.table:
+            continue
+        found = aliases.get(column.name.lower())
+        if found is not None and scope.find([column.name]) is None:
+            column.replace(exp.paren(found.copy()))
+    inner = holder.this
+    assert isinstance(inner, exp.Expr)
+    return inner
+
+
+def _for_people(condition: exp.Expr) -> str:
+    shown = condition.copy()
+    for column in shown.find_all(exp.Column):
+        column.set("this", exp.to_identifier(column.name.rsplit("#", 1)[0]))
+    return shown.sql(dialect="spark")

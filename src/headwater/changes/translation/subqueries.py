@@ -1,0 +1,241 @@
+"""Subqueries as joins: EXISTS and IN become semi and anti joins, scalar ones a join with their one row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from headwater.changes.aggregates import Aggregate
+from headwater.changes.joins import Join, JoinKind
+from headwater.changes.linear import Project
+from headwater.changes.operator import Operator
+from headwater.changes.translation.expressions import (
+    aggregates_in,
+    conjunction,
+    conjuncts,
+    reference,
+    resolved,
+    sql,
+    uniques,
+)
+from headwater.changes.translation.refusal import NotIncremental
+from headwater.changes.translation.scope import Scope, parts_of
+
+if TYPE_CHECKING:
+    from headwater.changes.translation.query import Translation
+
+
+def with_condition(made: Translation, operator: Operator, scope: Scope, condition: exp.Expr) -> Operator:
+    """The rows for which a condition holds; its subqueries become joins."""
+    simple: list[exp.Expr] = []
+    for part in conjuncts(condition):
+        inner = part.unnest()
+        negated = isinstance(inner, exp.Not)
+        asked = inner.this.unnest() if isinstance(inner, exp.Not) else inner
+        if isinstance(asked, exp.Exists):
+            operator = _exists(made, operator, scope, asked.this, negated=negated)
+        elif isinstance(asked, exp.In) and asked.args.get("query") is not None:
+            operator = _in(made, operator, scope, asked, negated=negated)
+        else:
+            operator, [value] = with_scalars(made, operator, scope, [part])
+            simple.append(resolved(value, scope))
+    for one in simple:
+        if one.find(exp.Query) is not None:
+            raise NotIncremental(
+                "a subquery inside of OR or CASE", one, "write it as a join, or as a condition of its own"
+            )
+    joined = conjunction(simple)
+    return operator if joined is None else made.filtered(operator, joined)
+
+
+def with_scalars(
+    made: Translation, operator: Operator, scope: Scope, values: Sequence[exp.Expr]
+) -> tuple[Operator, list[exp.Expr]]:
+    """Values whose scalar subqueries are columns of a join with their one row."""
+    found: list[exp.Expr] = []
+    for value in values:
+        holder = exp.Paren(this=value.copy())
+        for subquery in list(holder.find_all(exp.Subquery)):
+            if subquery.find_ancestor(exp.Query) is not None or isinstance(subquery.parent, (exp.In, exp.Exists)):
+                continue
+            operator, replacement = _scalar(made, operator, scope, subquery.this)
+            subquery.replace(replacement)
+        inner = holder.this
+        assert isinstance(inner, exp.Expr)
+        found.append(inner)
+    return operator, found
+
+
+# --- EXISTS and IN
+
+
+def _exists(made: Translation, operator: Operator, scope: Scope, query: exp.Expr, *, negated: bool) -> Operator:
+    inner = _decorrelated(made, query, scope, wanted=False)
+    kind = JoinKind.ANTI if negated else JoinKind.SEMI
+    return made.join(operator, inner.operator, kind, inner.links)
+
+
+def _in(made: Translation, operator: Operator, scope: Scope, asked: exp.In, *, negated: bool) -> Operator:
+    query = asked.args["query"]
+    inner = _decorrelated(made, query.this if isinstance(query, exp.Subquery) else query, scope, wanted=True)
+    left = asked.this.unnest()
+    given = list(left.expressions) if isinstance(left, exp.Tuple) else [left]
+    if len(given) != len(inner.columns):
+        raise NotIncremental("IN with another number of columns", asked)
+    values = [resolved(one, scope) for one in given]
+    same = [exp.EQ(this=value, expression=reference(name)) for value, name in zip(values, inner.columns, strict=True)]
+    if not negated:
+        return made.join(operator, inner.operator, JoinKind.SEMI, [*same, *inner.links])
+    return _not_in(made, operator, values, inner, same)
+
+
+def _not_in(
+    made: Translation,
+    operator: Operator,
+    values: Sequence[exp.Expr],
+    inner: _Inner,
+    same: Sequence[exp.Expr],
+) -> Operator:
+    """NOT IN keeps a row if the query gives nothing, or if the row's value is known, and so are all of the query's, and
+    none is the same."""
+    if len(values) > 1:
+        raise NotIncremental("NOT IN with several columns", hint="write NOT EXISTS")
+    value, name = values[0], inner.columns[0]
+    kept = made.join(operator, inner.operator, JoinKind.ANTI, [*same, *inner.links])
+    # Whether there are rows and unknown values among them changes seldom, however often the rows do.
+    links = [_sides(link, set(operator.columns)) for link in inner.links]
+    groups = list(dict.fromkeys(other for _, other in links))
+    rows, known = made.names.new("rows"), made.names.new("known")
+    counted = Aggregate(inner.operator, groups, {rows: "COUNT(1)", known: f"COUNT({sql(reference(name))})"})
+    fresh = {group: made.names.new(group.rsplit("#", 1)[0]) for group in groups}
+    some, unknown = made.names.new("some"), made.names.new("unknown")
+    told = Project(
+        counted,
+        {
+            **{fresh[group]: sql(reference(group)) for group in groups},
+            some: f"{sql(reference(rows))} > 0",
+            unknown: f"{sql(reference(rows))} > {sql(reference(known))}",
+        },
+        {fresh[group]: group for group in groups},
+    )
+    on = [exp.EQ(this=one.copy(), expression=reference(fresh[other])) for one, other in links]
+    beside = made.join(kept, told, JoinKind.LEFT if groups else JoinKind.INNER, on)
+    condition = (
+        f"NOT COALESCE({sql(reference(some))}, FALSE) OR "
+        f"(NOT COALESCE({sql(reference(unknown))}, FALSE) AND ({sql(value)}) IS NOT NULL)"
+    )
+    parsed: exp.Expr = exp.maybe_parse(condition, dialect="spark")
+    return made.filtered(beside, parsed)
+
+
+def _sides(link: exp.Expr, outer: set[str]) -> tuple[exp.Expr, str]:
+    """A correlation `outer = inner` as the outer expression and the inner column."""
+    if isinstance(link, exp.EQ):
+        for one, other in ((link.this, link.expression), (link.expression, link.this)):
+            if uniques(one) <= outer and isinstance(other, exp.Column):
+                return one, other.name
+    raise NotIncremental("NOT IN with such a condition on the query around it", link, "write NOT EXISTS")
+
+
+# --- scalars
+
+
+def _scalar(made: Translation, operator: Operator, scope: Scope, query: exp.Expr) -> tuple[Operator, exp.Expr]:
+    if not isinstance(query, exp.Select) or len(query.expressions) != 1:
+        raise NotIncremental("a scalar subquery is one SELECT of one column", query)
+    value = query.expressions[0]
+    value = value.this if isinstance(value, exp.Alias) else value
+    if query.args.get("group") is not None or not aggregates_in(value, made.is_aggregate):
+        raise NotIncremental("a scalar subquery that is no aggregate", query, "aggregate it: max(…)")
+    inner = _decorrelated(made, query, scope, wanted=True, scalar=True)
+    [name] = inner.columns
+    if not inner.links:
+        return Join(operator, inner.operator, JoinKind.INNER, ()), reference(name)
+    joined = made.join(operator, inner.operator, JoinKind.LEFT, inner.links)
+    if inner.empty is None:
+        return joined, reference(name)
+    # An aggregate over nothing has a value of its own, such as a count's 0.
+    return joined, exp.maybe_parse(f"COALESCE({sql(reference(name))}, {inner.empty})", dialect="spark")
+
+
+@dataclass(frozen=True)
+class _Inner:
+    """A subquery without the conditions that link it to the query around it."""
+
+    operator: Operator
+    columns: list[str]
+    links: list[exp.Expr]
+    empty: str | None = None
+
+
+def _decorrelated(made: Translation, query: exp.Expr, scope: Scope, *, wanted: bool, scalar: bool = False) -> _Inner:
+    """A subquery as an operator, and its links as resolved conditions over both."""
+    if not isinstance(query, exp.Select):
+        plain_ = made.query(query)
+        return _Inner(plain_.operator, [unique for _, unique in plain_.columns], [])
+    where = query.args.get("where")
+    parts = list(conjuncts(where.this)) if where is not None else []
+    trial, inside = made._sources(query.copy(), scope)
+    del trial
+    linking = [one for one in parts if _is_linked(one, inside, scope)]
+    if not linking:
+        found = made.query(query)
+        return _Inner(found.operator, [unique for _, unique in found.columns], [])
+    if query.args.get("group") is not None or (scalar and query.args.get("distinct") is not None):
+        raise NotIncremental("a subquery with GROUP BY that depends on the query around it", query)
+    # What the links need of the inside is selected beside the columns.
+    own = query.copy()
+    rest = conjunction([one.copy() for one in parts if one not in linking])
+    own.set("where", None if rest is None else exp.Where(this=rest))
+    chosen = list(own.expressions) if wanted else []
+    needed: list[exp.Column] = []
+    for link in linking:
+        for column in link.find_all(exp.Column):
+            if (
+                column.find_ancestor(exp.Query) is not None
+                and column.find_ancestor(exp.Query) is not link.parent_select
+            ):
+                raise NotIncremental("a subquery in a condition on the query around it", link)
+            if inside.find(parts_of(column)) is not None and column not in needed:
+                needed.append(column)
+    aliased = [exp.alias_(column.copy(), f"__link_{at}", quoted=True) for at, column in enumerate(needed)]
+    own.set("expressions", [*[one.copy() for one in chosen], *aliased])
+    if scalar:
+        if not all(isinstance(link.unnest(), exp.EQ) for link in linking):
+            raise NotIncremental("a scalar subquery that is linked by more than equality", query)
+        own.set("group", exp.Group(expressions=[column.copy() for column in needed]))
+    found = made.query(own)
+    names = [unique for _, unique in found.columns]
+    links = []
+    for link in linking:
+        copy = exp.Paren(this=link.copy())
+        for column in list(copy.find_all(exp.Column)):
+            at = next((index for index, one in enumerate(needed) if one == column), None)
+            if at is not None:
+                column.replace(reference(names[len(chosen) + at]))
+            else:
+                seen = scope.find(parts_of(column))
+                assert seen is not None
+                column.replace(resolved(column, scope))
+        links.append(copy.this)
+    empty = None
+    if scalar and any(
+        call.key in ("count", "countif") for call in aggregates_in(query.expressions[0], made.is_aggregate)
+    ):
+        if not isinstance(query.expressions[0].unalias(), exp.Count):
+            raise NotIncremental("a count in a larger expression of a linked subquery", query)
+        empty = "0"
+    return _Inner(found.operator, names[: len(chosen)], links, empty)
+
+
+def _is_linked(part: exp.Expr, inside: Scope, outside: Scope) -> bool:
+    """Whether a condition names a column of the query around it."""
+    for column in part.find_all(exp.Column):
+        if inside.find(parts_of(column)) is None and outside.find(parts_of(column)) is not None:
+            if column.find_ancestor(exp.Query) is not part.find_ancestor(exp.Query):
+                raise NotIncremental("a subquery that depends on a query two levels above", part)
+            return True
+    return False

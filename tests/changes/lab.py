@@ -1,0 +1,116 @@
+"""Random rows of a small shop, and a query's operators over two states of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater.changes.operator import Moment
+from headwater.model import WEIGHT
+
+Row = tuple[Any, ...]
+
+SCHEMAS = {
+    "orders": "id bigint, customer bigint, amount decimal(10,2), qty int, note string, at timestamp, "
+    "tags array<string>",
+    "customers": "id bigint, name string, region string, rank int",
+    "items": "order_id bigint, product string, price decimal(10,2)",
+}
+
+
+def _order(random: random.Random) -> Row:
+    return (
+        random.choice([None, *range(1, 9)]),
+        random.choice([None, *range(1, 6)]),
+        random.choice([None, *(Decimal(n) / 4 for n in range(-8, 40, 5))]),
+        random.choice([None, 0, 1, 2, 3]),
+        random.choice([None, "a", "b", "c"]),
+        random.choice([None, datetime(2026, random.randint(1, 3), random.randint(1, 28), 12)]),
+        random.choice([None, [], ["x"], ["x", "y"]]),
+    )
+
+
+def _customer(random: random.Random) -> Row:
+    id = random.choice([None, *range(1, 6)])
+    return (id, f"c{id}", random.choice([None, "n", "s"]), random.choice([None, 0, 1, 2]))
+
+
+def _item(random: random.Random) -> Row:
+    price = random.choice([None, Decimal("1.50"), Decimal("6.25"), Decimal("12.00")])
+    return (random.choice([None, *range(1, 9)]), random.choice(["p", "q"]), price)
+
+
+MAKE: dict[str, Callable[[random.Random], Row]] = {"orders": _order, "customers": _customer, "items": _item}
+
+
+class Shop:
+    """Three tables that change at random, several at once: duplicates, NULL keys, groups that vanish and return."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.tables: dict[str, list[Row]] = {
+            name: [make(self._random) for _ in range(self._random.randint(0, 9))] for name, make in MAKE.items()
+        }
+
+    def change(self) -> dict[str, tuple[list[Row], list[Row]]]:
+        """What came and what went, per table that changed."""
+        chosen = self._random.sample(list(self.tables), self._random.randint(1, 3))
+        found = {}
+        for name in chosen:
+            rows = self.tables[name]
+            went = self._random.sample(rows, self._random.randint(0, min(3, len(rows))))
+            came = [MAKE[name](self._random) for _ in range(self._random.randint(0, 3))]
+            if went and self._random.random() < 0.5:  # an update: the same row with other values
+                came.append((went[0][0], *MAKE[name](self._random)[1:]))
+            for row in went:
+                rows.remove(row)
+            rows += came
+            found[name] = (came, went)
+        return found
+
+
+class States:
+    """The sources of a test: two states of the shop, and the change between them."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        old: dict[str, list[Row]],
+        new: dict[str, list[Row]],
+        change: dict[str, tuple[list[Row], list[Row]]],
+    ) -> None:
+        self._frames = {
+            Moment.OLD: {name: frame(spark, name, rows) for name, rows in old.items()},
+            Moment.NEW: {name: frame(spark, name, rows) for name, rows in new.items()},
+        }
+        self._changes = {name: _signed(spark, name, came, went) for name, (came, went) in change.items()}
+
+    def rows(self, source: str, at: Moment) -> DataFrame:
+        return self._frames[at][source]
+
+    def change(self, source: str) -> DataFrame | None:
+        return self._changes.get(source)
+
+
+def frame(spark: SparkSession, name: str, rows: Sequence[Row]) -> DataFrame:
+    return spark.createDataFrame(list(rows), SCHEMAS[name]).coalesce(1)
+
+
+def _signed(spark: SparkSession, name: str, came: Sequence[Row], went: Sequence[Row]) -> DataFrame:
+    weighted = [(*row, 1) for row in came] + [(*row, -1) for row in went]
+    return spark.createDataFrame(weighted, f"{SCHEMAS[name]}, {WEIGHT} bigint").coalesce(1)
+
+
+def counted(df: DataFrame) -> dict[str, int]:
+    """The rows of a change as text, with the sum of their weights; none that cancels out."""
+    names = [name for name in df.columns if name != WEIGHT]
+    found: dict[str, int] = {}
+    for text, weight in df.select(F.struct(*(F.col(f"`{name}`") for name in names)).cast("string"), WEIGHT).collect():
+        found[text] = found.get(text, 0) + weight
+    return {text: weight for text, weight in found.items() if weight}
