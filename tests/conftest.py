@@ -69,7 +69,7 @@ def spark(around: Surroundings) -> Iterator[SparkSession]:
     from headwater.session import SessionNeeds, close_session, open_session
     from headwater.spec import SparkSpec
 
-    needs = [SessionNeeds(connectors=("kafka", "avro")), *(format.needs(around) for format in FORMATS)]
+    needs = [SessionNeeds(connectors=("kafka", "avro", "postgres")), *(format.needs(around) for format in FORMATS)]
     with byte_bar("Fetching connectors") as progress:
         session = open_session(
             "tests", needs, SparkSpec(master="local[2]", conf=TINY), home=Path(around.home), progress=progress

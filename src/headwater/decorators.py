@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 Role = Literal["mapper", "upcaster", "filter", "transform"]
+OutputMode = Literal["append", "update"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Registered:
     schema: str | type | None = None
     """Mappers and upcasters: the fields that they give, as `id bigint, name string` or a class with annotations."""
     streaming: bool = False
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Transforms: parameters that are not named after what they take, and what that is: `topic('clicks')`."""
+    changes: tuple[str, ...] = ()
+    """Streaming transforms: parameters that get signed changes."""
+    output_mode: OutputMode | None = None
 
 
 _collected: ContextVar[list[Registered] | None] = ContextVar("headwater_collected", default=None)
@@ -90,12 +96,40 @@ def filter(name: Any = None, /) -> Any:
 @overload
 def transform(name: F, /) -> F: ...
 @overload
-def transform(name: str | None = None, /, *, streaming: bool = False) -> Callable[[F], F]: ...
-def transform(name: Any = None, /, *, streaming: bool = False) -> Any:
-    """From DataFrames to a DataFrame, for a table's `transform`; `streaming` runs it as a streaming query."""
+def transform(
+    name: str | None = None,
+    /,
+    *,
+    streaming: bool = False,
+    inputs: Mapping[str, str] | None = None,
+    changes: Sequence[str] = (),
+    output_mode: OutputMode | None = None,
+) -> Callable[[F], F]: ...
+def transform(
+    name: Any = None,
+    /,
+    *,
+    streaming: bool = False,
+    inputs: Mapping[str, str] | None = None,
+    changes: Sequence[str] = (),
+    output_mode: OutputMode | None = None,
+) -> Any:
+    """From DataFrames to a DataFrame, for a table's `transform`; parameters are named after topics and tables.
+
+    `streaming` runs it as a streaming query. `inputs` says what a parameter takes that is named otherwise; the
+    parameters in `changes` get signed changes; `output_mode` is Spark's, by default `update` for a table with keys.
+    """
     if callable(name):
         return _note(name, "transform")
-    return lambda function: _note(function, "transform", name=name, streaming=streaming)
+    return lambda function: _note(
+        function,
+        "transform",
+        name=name,
+        streaming=streaming,
+        inputs=dict(inputs or {}),
+        changes=(changes,) if isinstance(changes, str) else tuple(changes),
+        output_mode=output_mode,
+    )
 
 
 def _note(
@@ -108,6 +142,9 @@ def _note(
     from_version: int | None = None,
     schema: str | type | None = None,
     streaming: bool = False,
+    inputs: Mapping[str, str] | None = None,
+    changes: tuple[str, ...] = (),
+    output_mode: OutputMode | None = None,
 ) -> F:
     collected = _collected.get()
     if collected is not None:
@@ -125,6 +162,9 @@ def _note(
                 from_version=from_version,
                 schema=schema,
                 streaming=streaming,
+                inputs=inputs or {},
+                changes=changes,
+                output_mode=output_mode,
             )
         )
     return function

@@ -41,6 +41,7 @@ class Code(Enum):
     UNSUPPORTED = "The format, source or catalog cannot do what was asked."
     NOT_RUNNABLE_YET = "The definition is understood, but nothing in this release runs it."
     CODE_FAILED = "The project's Python code could not be loaded."
+    FUNCTION_FAILED = "A mapper, upcaster or filter raises on more events than can be set aside."
     INVALID_FUNCTION = "A function of the project's code can't be used as it is declared."
     INVALID_SQL = "The SQL could not be parsed or resolved."
 
@@ -68,13 +69,20 @@ class Code(Enum):
 
     # flows
     SOURCE_UNAVAILABLE = "A source cannot be reached."
+    SOURCE_DENIED = "A source does not let us in, or a right to read it is missing."
+    SOURCE_MISMATCH = "A source is not as its settings say: something is missing there, or of the wrong type."
+    SOURCE_CHANGED = "A source is not the one that the flow has read so far."
     SOURCE_FILE_CHANGED = "A file has changed after it was taken in."
     SOURCE_FILE_MISSING = "A file has vanished before it could be read."
     DATA_LOSS = "Records of a source are gone before they were taken in."
+    SOURCE_ROWS_CHANGED = "Rows of a source table were changed or removed, and only new rows are read."
     KEY_REUSED = "The key of an append was used before, for other rows."
     UNKNOWN_FLOW = "There is no such flow in the project."
     FLOW_HELD = "Another runner holds the flow."
     LEASE_LOST = "The flow has been taken over by another runner; nothing more is written here."
+    CHECKPOINT_LOST = "A streaming query's checkpoint is not the one that its table was written by."
+    DUPLICATE_KEY = "A batch has several rows for one key."
+    TRANSFORM_FAILED = "A @transform failed, or what it gives can't be kept."
 
     # anything else
     USAGE = "The command was not used as it is meant to be."

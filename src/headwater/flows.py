@@ -146,6 +146,8 @@ class Range:
     bytes: int | None = None
     full: bool = False
     """It is as large as a step may be: more waits behind it."""
+    due: bool = False
+    """The input asks for it to be taken now."""
 
 
 class Input(Protocol):
@@ -206,6 +208,27 @@ class StepDone:
     positions: Positions
     landed: Landed
     recovered: bool = False
+
+
+class Steps(Protocol):
+    """What whoever runs a flow calls: a loop of steps, or a streaming query taken batch by batch."""
+
+    @property
+    def positions(self) -> Positions: ...
+
+    def recover(self) -> StepDone | None: ...
+
+    def ahead(self) -> Range | None: ...
+
+    def step(self, range: Range | None = None) -> StepDone | None: ...
+
+    def freeze(self) -> None: ...
+
+    def wait(self, stopping: threading.Event, seconds: float) -> None: ...
+
+    def lag(self) -> Lag | None: ...
+
+    def close(self) -> None: ...
 
 
 class Flow:

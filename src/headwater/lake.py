@@ -8,13 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from headwater.errors import Code, ProjectError, UsageError
+from headwater.errors import Code, ProjectError, UsageError, did_you_mean
 from headwater.formats.base import Address, Capability, SparkTable
 from headwater.model import At, Commit, Kind, Version
 from headwater.project.check import check_project
 from headwater.project.definition import Project
 from headwater.project.loader import load_project
-from headwater.spec import Topic
+from headwater.spec import Topic, layout_of
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -58,6 +58,34 @@ class Lake:
 
     def close(self) -> None:
         self._warehouse.close()
+
+    # --- sources
+
+    def sources(self) -> list[dict[str, Any]]:
+        """Every source: its type and the topics that it feeds."""
+        fed: dict[str, list[str]] = {}
+        for name, topic in self.project.topics.items():
+            fed.setdefault(topic.from_, []).append(name)
+        return [
+            {"source": name, "type": spec.type, "topics": fed.get(name, []), "description": spec.description}
+            for name, spec in self.project.sources.items()
+        ]
+
+    def prepare_source(self, name: str, *, run: bool = False) -> dict[str, Any]:
+        """What the other end of a source needs: each statement's `sql`, `why`, and whether it is `done`."""
+        from dataclasses import asdict
+
+        from headwater.sources.preparing import preparation
+
+        spec = self.project.sources.get(name)
+        if spec is None:
+            hint = did_you_mean(name, self.project.sources)
+            raise UsageError(Code.UNKNOWN_REFERENCE, f"there is no source '{name}'", hint=hint)
+        found = preparation(spec, self.project.name)
+        if run:
+            found.run()
+        statements = [asdict(one) for one in found.statements]
+        return {"source": name, "run": run, "statements": statements, "notes": list(found.notes)}
 
     # --- relations
 
@@ -204,6 +232,17 @@ class Relation:
             raise UsageError(Code.USAGE, f"rows are appended to topics; '{self.name}' is a {self.kind.value}")
         return append(self._warehouse, self.name, rows, key=key, wait=wait)
 
+    def drop(self, *, dead_letters: bool = False, slot: bool = False) -> dict[str, Any]:
+        """Drop a topic that no runner holds: its table and all that its flow remembers; with `dead_letters` those too,
+        with `slot` the replication slot and publication that only it has used."""
+        from dataclasses import asdict
+
+        from headwater.runtime.dropping import drop
+
+        if self.kind is not Kind.TOPIC:
+            raise UsageError(Code.USAGE, f"only topics can be dropped so far; '{self.name}' is a {self.kind.value}")
+        return asdict(drop(self._warehouse, self.name, dead_letters=dead_letters, slot=slot))
+
     def remap(self) -> dict[str, Any]:
         """Make a topic's rows anew from `_raw`, by today's selection and mapping; older versions stay."""
         from dataclasses import asdict
@@ -237,11 +276,27 @@ class Relation:
         """A streaming DataFrame for a query of your own."""
         return self._table().read_stream(changes=changes, start=start, consumer=consumer)
 
-    def sink(self, name: str, *, mode: Literal["append", "upsert"] = "append") -> Callable[[DataFrame, int], None]:
-        """An exactly-once sink for `writeStream.foreachBatch`."""
-        from headwater.formats.sink import sink
+    def sink(
+        self, name: str, *, mode: Literal["append", "upsert"] = "append", epoch: int = 1
+    ) -> Callable[[DataFrame, int], None]:
+        """An exactly-once sink for `writeStream.foreachBatch`; `name` stands for one query and its checkpoint.
 
-        return sink(self._table(), name, mode=mode)
+        A query that lost its checkpoint is refused (CHECKPOINT_LOST) until `epoch` is raised. A table that has no data
+        yet is made from the first rows.
+        """
+        from headwater.tables.sink import sink
+
+        definition = self._warehouse.project.relations(self.kind).get(self.name)
+        if definition is None:
+            return sink(self._table(), f"{self.kind.plural}.{self.name}.{name}", mode=mode, epoch=epoch)
+        return sink(
+            self._warehouse.table(self.kind, self.name),
+            f"{self.kind.plural}.{self.name}.{name}",
+            mode=mode,
+            epoch=epoch,
+            layout=layout_of(definition),
+            created=lambda: self._warehouse.remember(self.kind, self.name),
+        )
 
     def summary(self) -> dict[str, Any]:
         """What is known of it without Spark."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ from headwater.extras import require_python
 from headwater.java import find_java
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 EXTENSIONS = "spark.sql.extensions"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -360,3 +362,18 @@ def _join(needs: SessionNeeds, chosen: Mapping[str, str], jars: list[Path]) -> S
             hint="stop it first, or open the lake before it",
         )
     return session
+
+
+def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """A few rows of this process as a frame that lies in the JVM, without a Python worker."""
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
+    with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
+        with pa.ipc.new_stream(file.name, rows.schema) as writer:
+            writer.write_table(rows)
+        jvm: Any = spark._jvm
+        batches = jvm.PythonSQLUtils.readArrowStreamFromFile(file.name)
+        return DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, schema.json(), spark._jsparkSession), spark)

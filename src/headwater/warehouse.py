@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import Code, UsageError, did_you_mean
 from headwater.formats.base import Address, Format, SparkTable, Surroundings
+from headwater.formats.recognising import found_in
 from headwater.formats.registry import FORMATS
 from headwater.logs import log_to
 from headwater.model import Kind
@@ -16,6 +17,7 @@ from headwater.objectstores import storage_needs
 from headwater.progress import byte_bar, say
 from headwater.project.definition import Project
 from headwater.session import SessionNeeds, activate, close_session, is_running, open_session
+from headwater.sources.table.config import TableSource
 from headwater.spec import Relation, Topic
 from headwater.state import RelationRecord, State
 from headwater.storage import Files
@@ -77,7 +79,10 @@ class Warehouse:
         names = {"delta", *self._foreign_formats, *(record.format for record in self.state.relations())}
         for kind in Kind:
             names.update(map(self.project.format_of, self.project.relations(kind).values()))
-        stores = storage_needs(self.project.settings.storage, [self.around.warehouse])
+        read = [source for source in self.project.sources.values() if isinstance(source, TableSource)]
+        names.update(source.format for source in read)
+        paths = (self.project.location(source.path) for source in read if source.path is not None)
+        stores = storage_needs(self.project.settings.storage, [self.around.warehouse, *paths])
         sources = (SessionNeeds(connectors=source.connectors) for source in self.project.sources.values())
         return [stores, *sources, *(FORMATS.get(name).needs(self.around) for name in sorted(names))]
 
@@ -132,17 +137,20 @@ class Warehouse:
             )
         return table
 
-    def foreign(self, format: str, address: Address) -> SparkTable:
+    def foreign(self, format: str, address: Address, spark: SparkSession | None = None) -> SparkTable:
         """A handle on somebody else's table."""
         found = FORMATS.get(format)
         with self._lock:
-            if format not in self._foreign_formats:
+            if spark is None and format not in self._foreign_formats:
                 self._foreign_formats.add(format)
                 self._spark = None  # the next session has what this format needs, or says what it lacks
-        activate(self.spark)
-        table = found.spark(self.spark, address, self.around)
+        session = spark or self.spark
+        activate(session)
+        table = found.spark(session, address, self.around)
         if not table.exists():
-            raise UsageError(Code.NO_SUCH_RELATION, f"there is no {found.title} table at {address}")
+            there = None if address.path is None else found_in(Files(address.path, self.around.storage))
+            hint = None if there is None else f"what lies there is {there}"
+            raise UsageError(Code.NO_SUCH_RELATION, f"there is no {found.title} table at {address}", hint=hint)
         return table
 
     def remember(self, kind: Kind, name: str) -> None:

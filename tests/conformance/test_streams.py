@@ -6,12 +6,15 @@ import shutil
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from headwater.formats.base import Capability
-from headwater.formats.sink import sink
+from headwater.errors import Code
+from headwater.formats.base import Capability, SparkTable
+from headwater.tables.sink import sink
 from tests.conformance.lab import PEOPLE, Lab, rows
 
 ANN = (1, "Ann", Decimal("10.50"))
@@ -64,26 +67,53 @@ def test_a_stream_of_changes_sums_up_to_the_table(lab: Lab, tmp_path: Path) -> N
 @pytest.mark.capability(Capability.STREAM_SINK, given=[Capability.APPEND, Capability.MARKS])
 def test_a_sink_takes_each_batch_once(lab: Lab, tmp_path: Path) -> None:
     source, target = tmp_path / "in", lab.table()
-    _feed(lab, source, [ANN], tmp_path / "sink")
+    _feed(lab, source, [ANN])
     _run_sink(lab, source, target, tmp_path / "sink", "append")
     _forget_last_batch(tmp_path / "sink")  # as if killed after the table's commit, before the checkpoint's
     _run_sink(lab, source, target, tmp_path / "sink", "append")
-    _feed(lab, source, [BOB], tmp_path / "sink")
+    _feed(lab, source, [BOB])
     _run_sink(lab, source, target, tmp_path / "sink", "append")
     assert rows(target.read()) == rows(lab.frame([ANN, BOB]))
-    shutil.rmtree(tmp_path / "sink")  # a lost checkpoint starts again with batch 0, and must not be swallowed
-    _run_sink(lab, source, target, tmp_path / "sink", "append")
-    assert target.read().count() == 4
+
+
+@pytest.mark.capability(Capability.STREAM_SINK, given=[Capability.APPEND, Capability.MARKS])
+def test_a_sink_notices_a_checkpoint_that_is_not_its_own(lab: Lab, tmp_path: Path) -> None:
+    source, target, checkpoint = tmp_path / "in", lab.table(), tmp_path / "sink"
+    _feed(lab, source, [ANN])
+    _run_sink(lab, source, target, checkpoint, "append")
+    shutil.copytree(checkpoint, tmp_path / "old")
+    _feed(lab, source, [BOB])
+    _run_sink(lab, source, target, checkpoint, "append")
+
+    # Lost: the batches of the new query have the numbers of the old one's, and are neither skipped nor added.
+    shutil.rmtree(checkpoint)
+    with pytest.raises(StreamingQueryException, match=str(Code.CHECKPOINT_LOST)):
+        _run_sink(lab, source, target, checkpoint, "append")
+    # Put back from an old copy: batch 1 comes again, and may hold other rows than the batch 1 that landed.
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "old", checkpoint)
+    _feed(lab, source, [CYD])
+    with pytest.raises(StreamingQueryException, match="batch 1 again with other offsets"):
+        _run_sink(lab, source, target, checkpoint, "append")
+    assert rows(target.read()) == rows(lab.frame([ANN, BOB]))
+    # Said to be meant: everything comes again.
+    shutil.rmtree(checkpoint)
+    _run_sink(lab, source, target, checkpoint, "append", epoch=2)
+    assert rows(target.read()) == rows(lab.frame([ANN, BOB, ANN, BOB, CYD]))
 
 
 @pytest.mark.capability(Capability.STREAM_UPSERT, given=[Capability.UPSERT, Capability.MARKS])
 def test_a_sink_upserts_by_key(lab: Lab, tmp_path: Path) -> None:
     source, target = tmp_path / "in", lab.table(keys=["id"])
-    _feed(lab, source, [ANN, BOB], tmp_path / "sink")
+    _feed(lab, source, [ANN, BOB])
     _run_sink(lab, source, target, tmp_path / "sink", "upsert")
-    _feed(lab, source, [(2, "Bobby", None), CYD], tmp_path / "sink")
+    _feed(lab, source, [(2, "Bobby", None), CYD])
     _run_sink(lab, source, target, tmp_path / "sink", "upsert")
     assert rows(target.read()) == rows(lab.frame([ANN, (2, "Bobby", None), CYD]))
+    _feed(lab, source, [(4, "Dan", None), (4, "Dora", None)])
+    with pytest.raises(StreamingQueryException, match="several rows for id = 4"):
+        _run_sink(lab, source, target, tmp_path / "sink", "upsert")
+    assert target.read().count() == 3
 
 
 def _drain(stream: DataFrame, folder: Path) -> Counter[str]:
@@ -109,14 +139,16 @@ def _add(total: Counter[str], batch: Counter[str]) -> None:
         total[repr(tuple(values))] += weight * times
 
 
-def _feed(lab: Lab, folder: Path, new: list[tuple[object, ...]], checkpoint: Path) -> None:
+def _feed(lab: Lab, folder: Path, new: list[tuple[object, ...]]) -> None:
     lab.frame(new).coalesce(1).write.mode("append").parquet(str(folder))
 
 
-def _run_sink(lab: Lab, source: Path, target, checkpoint: Path, mode: str) -> None:  # type: ignore[no-untyped-def]
+def _run_sink(
+    lab: Lab, source: Path, target: SparkTable, checkpoint: Path, mode: Literal["append", "upsert"], epoch: int = 1
+) -> None:
     stream = lab.spark.readStream.schema(PEOPLE).parquet(str(source))
     query = (
-        stream.writeStream.foreachBatch(sink(target, "conformance", mode=mode))
+        stream.writeStream.foreachBatch(sink(target, f"conformance.{checkpoint.parent.name}", mode=mode, epoch=epoch))
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()

@@ -63,26 +63,6 @@ def test_python(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "OrderPlaced 1" in capsys.readouterr().out
 
 
-def test_streaming(tmp_path: Path, spark: SparkSession) -> None:
-    (tmp_path / "landing").mkdir()
-    (tmp_path / "landing" / "a.json").write_text(EVENTS + EVENTS.replace("12.50", "5"), encoding="utf-8")
-    topics = "topics: {orders: {from: landing}, large_orders: {from: landing}}"
-    (tmp_path / "headwater.yml").write_text(
-        f"name: x\nsources: {{landing: {{type: files, path: landing}}}}\n{topics}\n"
-    )
-    assert headwater("run", "--once", "--project", tmp_path).code == 0
-    (body,) = blocks("docs/streaming.md", "python")
-    before = os.getcwd()
-    os.chdir(tmp_path)
-    try:
-        for _ in range(2):
-            exec(compile(body, "docs/streaming.md", "exec"), {})
-    finally:
-        os.chdir(before)
-    counted = headwater("query", "SELECT count(*) AS n FROM topic('large_orders')", "--json", "--project", tmp_path)
-    assert counted.json == [{"n": 3}]
-
-
 def test_every_link_leads_somewhere() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     broken = [

@@ -1,6 +1,7 @@
 """The process is killed before, inside and after commits, in all five formats at once: no loss, no double.
 
-Files are taken in in every format, a Kafka topic in two; each flow takes several steps.
+Files are taken in in every format, a Kafka topic and an event store in two, a table of somebody else in one; each flow
+takes several steps.
 """
 
 from __future__ import annotations
@@ -12,37 +13,54 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import psycopg
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from headwater.formats.registry import FORMATS
 from headwater.lake import Lake
 from tests.services.kafka import broker
+from tests.services.postgres import server
 
 FILES = 4
 CLICKS = 40
 CLICKS_IN = ("delta", "iceberg")
+STORED = 12
+STORED_IN = ("delta", "iceberg")
 COLD = "{spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1', spark.sql.codegen.wholeStage: 'false'}"
 """Every process here begins cold and lives for seconds: compiling would take most of them."""
+STORE = (
+    "CREATE TABLE events (global_position bigserial PRIMARY KEY, data jsonb, tx xid8 DEFAULT pg_current_xact_id());"
+    "CREATE INDEX ON events (tx, global_position)"
+)
 SCRIPT = Path(__file__).with_name("crashing.py")
 
 
 @pytest.mark.timeout(900)
 def test_kills_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    with broker(tmp_path) as kafka:
+    with broker(tmp_path) as kafka, server() as postgres, psycopg.connect(postgres.dsn) as late:
         kafka.create("clicks", partitions=2)
         kafka.send("clicks", ({"value": b'{"event_id": "k%d"}' % n, "partition": n % 2} for n in range(CLICKS)))
-        _project(tmp_path, kafka.address)
-        _through_kills(tmp_path, rng)
+        late.execute(STORE)
+        late.commit()
+        late.execute("INSERT INTO events (data) VALUES ('{}')")  # committed in the middle of it all
+        with psycopg.connect(postgres.dsn) as writer:
+            writer.execute(f"INSERT INTO events (data) SELECT '{{}}' FROM generate_series(2, {STORED})")
+        _project(tmp_path, kafka.address, postgres.dsn)
+        _through_kills(tmp_path, rng, late)
 
 
-def _through_kills(tmp_path: Path, rng: random.Random) -> None:
+def _through_kills(tmp_path: Path, rng: random.Random, late: psycopg.Connection[Any]) -> None:
     kills = [("before", rng.randint(2, 4)), ("inside", rng.randint(300, 2500)), ("after", rng.randint(2, 4))]
     rng.shuffle(kills)
     for when, number in kills:
         ended = _run(tmp_path, when, number)
         assert ended.returncode == -signal.SIGKILL, f"{when} {number}: {ended.stdout}{ended.stderr}"
+        late.commit()
     ended = _run(tmp_path, "never", 0)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     expected = Counter({f"{file}-{n}": 1 for file in range(FILES) for n in range(3)})
@@ -57,18 +75,35 @@ def _through_kills(tmp_path: Path, rng: random.Random) -> None:
         for name in CLICKS_IN:
             rows = lake.topic(f"clicks_{name}").df().select("event_id").collect()
             assert Counter(row["event_id"] for row in rows) == Counter(f"k{n}" for n in range(CLICKS)), name
+        for name in (*STORED_IN, "tx"):
+            rows = lake.topic(f"stored_{name}").df().select("_position").collect()
+            assert Counter(int(row[0]) for row in rows) == Counter(range(1, STORED + 1)), name
+        rows = lake.topic("followed").df().select("id", "_weight").collect()
+        assert Counter(map(tuple, rows)) == Counter({**{(n, 1): 1 for n in range(1, FILES)}, (0, -1): 1})
 
 
-def _project(root: Path, brokers: str) -> None:
+def _project(root: Path, brokers: str, dsn: str) -> None:
     landing = root / "landing"
     landing.mkdir()
     for file in range(FILES):
         lines = [json.dumps({"event_id": f"{file}-{n}", "n": n}) for n in range(3)]
         (landing / f"{file}.json").write_text("\n".join([*lines, "{broken"]) + "\n")
     topics = "\n".join(f"  as_{name}: {{from: landing, format: {name}}}" for name in FORMATS.names())
+    theirs = str(root / "theirs")
+    for n in range(FILES):
+        write_deltalake(theirs, pa.table({"id": pa.array([n], pa.int64())}), mode="append")
+    DeltaTable(theirs).delete("id = 0")
+    topics += "\n  followed: {from: theirs, format: paimon}"
     topics += "".join(f"\n  clicks_{name}: {{from: clicks, format: {name}}}" for name in CLICKS_IN)
     lines = ["name: crashing", f"spark: {{master: 'local[2]', conf: {COLD}}}", "sources:"]
     lines += ["  landing: {type: files, path: ./landing, max_files: 1}"]
+    lines += ["  theirs: {type: table, format: delta, path: ./theirs, read: changes, start: 0, max_versions: 1}"]
+    topics += "".join(f"\n  stored_{name}: {{from: store, format: {name}}}" for name in STORED_IN)
+    topics += "\n  stored_tx: {from: store_tx}"
+    store = f"type: postgres_events, dsn: '{dsn}', table: events, max_rows: 4"
+    plain = "id: null, type: null, stream: null, version: null, metadata: null, timestamp: null, tenant: null"
+    lines += [f"  store: {{{store}, columns: {{{plain}}}}}"]
+    lines += [f"  store_tx: {{{store}, columns: {{{plain}, transaction: tx}}}}"]
     lines += [f"  clicks: {{type: kafka, brokers: '{brokers}', topic: clicks, max_rows: 10}}", "topics:", topics]
     (root / "headwater.yml").write_text("\n".join(lines) + "\n")
 

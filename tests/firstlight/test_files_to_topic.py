@@ -214,14 +214,13 @@ def test_a_topic_without_data_says_what_to_do(tmp_path: Path) -> None:
     assert answer.code == 2 and "headwater run --once" in answer.err
 
 
-def test_a_topic_that_asks_for_more_than_runs_is_refused(tmp_path: Path) -> None:
+def test_a_topic_whose_source_is_not_there_leaves_the_others_alone(tmp_path: Path) -> None:
     shop = Shop.make(tmp_path)
     project = tmp_path / "headwater.yml"
-    store = "sources:\n  store: {type: postgres_events, dsn: 'postgresql://127.0.0.1/none', table: public.events}"
-    project.write_text(project.read_text().replace("sources:", store) + "  stored: {from: store}\n")
+    upstream = "sources:\n  upstream: {type: table, format: delta, path: ./nowhere}"
+    project.write_text(project.read_text().replace("sources:", upstream) + "  copied: {from: upstream}\n")
     shop.land("a.json", [ORDER])
     answer = shop.run()
     flows = {flow["flow"]: flow for flow in answer.events[-1]["flows"]}
-    assert answer.code == 1 and "NOT_RUNNABLE_YET" in flows["topics.stored"]["error"]
+    assert answer.code == 1 and "nowhere" in flows["topics.copied"]["error"]
     assert flows["topics.orders"]["rows"] == 1
-    assert "topics.stored can't run yet" in headwater("check", "--project", tmp_path).out

@@ -19,10 +19,10 @@ from headwater.formats.base import SparkTable, Surroundings
 from headwater.formats.delta.format import DELTA
 from headwater.formats.feed import close_feeds, drop_feeds, open_feed, versions_needed
 from headwater.formats.parquet.format import PARQUET
-from headwater.formats.sink import sink
 from headwater.model import DELETED
 from headwater.spec import Layout
 from headwater.storage import Files
+from headwater.tables.sink import sink
 
 _numbers = itertools.count()
 WORDS = "id int, word string"

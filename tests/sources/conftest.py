@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from tests.services.kafka import Broker
+    from tests.services.postgres import Server
     from tests.services.schema_registry import Registry
+    from tests.sources.cdc_lab import Crm
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +29,23 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
     with schema_registry(tmp_path_factory.mktemp("registry")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    from tests.services.postgres import programs, server
+
+    if programs() is None:
+        pytest.skip("there is no Postgres on this machine")
+    with server() as running:
+        yield running
+
+
+@pytest.fixture
+def crm(postgres_server: Server, tmp_path: Path) -> Iterator[Crm]:
+    """A database of a test's own, whose changes can be followed."""
+    from tests.sources.cdc_lab import Crm
+
+    made = Crm(postgres_server.database(), tmp_path)
+    yield made
+    made.end()

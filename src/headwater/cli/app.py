@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import typer
 
-from headwater.cli import check, connectors, demo, dlq, flow, formats, init, query, run, schema, status, topic
+from headwater.cli import check, connectors, demo, dlq, flow, formats, init, query, run, schema, source, status, topic
 from headwater.cli.output import show_error
 from headwater.errors import HeadwaterError
 from headwater.extras import require_python
@@ -22,6 +22,7 @@ for _module in (init, demo, check, schema, formats, run, status, query):
 app.add_typer(connectors.app, name="connectors")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(flow.app, name="flow")
+app.add_typer(source.app, name="source")
 app.add_typer(topic.app, name="topic")
 
 

@@ -56,6 +56,39 @@ def remap(name: Name, project: ProjectPath = Path(), target: Target = None, as_j
 
 
 @app.command()
+def drop(
+    name: Name,
+    dead_letters: Annotated[bool, typer.Option("--dead-letters", help="Its dead letters too.")] = False,
+    drop_slot: Annotated[
+        bool,
+        typer.Option("--drop-slot", help="The replication slot and publication too, with its source's last topic."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it: it can't be undone.")] = False,
+    project: ProjectPath = Path(),
+    target: Target = None,
+    as_json: AsJson = False,
+) -> None:
+    """Drop a topic: its table, and all that its flow remembers."""
+    if not yes:
+        raise UsageError(
+            Code.USAGE,
+            f"the rows of topic '{name}' and all its versions will be gone"
+            + ("" if dead_letters else "; its dead letters stay"),
+            hint="say --yes if that is meant",
+        )
+    with Lake.open(project, target) as lake:
+        dropped = lake.topic(name).drop(dead_letters=dead_letters, slot=drop_slot)
+    show_record(dropped, as_json=as_json)
+    if dropped["slot"] and not dropped["slot_dropped"]:
+        note(
+            f"the replication slot '{dropped['slot']}' is not needed by any topic now and still holds the server's log:"
+            f" headwater topic drop {name} --drop-slot --yes drops it"
+        )
+    if dropped["defined"]:
+        note(f"topics.{name} is still in the project file: the next run makes it again")
+
+
+@app.command()
 @warm
 def history(
     name: Name,

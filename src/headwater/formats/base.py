@@ -15,8 +15,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import Code, TerminalError, Unsupported, UsageError
+from headwater.formats.following import Followed
 from headwater.formats.locks import writing
-from headwater.model import At, Commit, DataFile, Mark, TableStats, Version
+from headwater.model import At, DataFile, Mark, TableStats, Version
 from headwater.session import SessionNeeds
 from headwater.spec import Layout
 
@@ -125,7 +126,7 @@ class Format:
             )
 
 
-class SparkTable(ABC):
+class SparkTable(Followed):
     """One table through Spark. Public methods check and repeat safely; `_names` do the format's work."""
 
     def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
@@ -219,10 +220,6 @@ class SparkTable(ABC):
         """
         self.format.require(Capability.CHANGES)
         return self._changes(start, end)
-
-    @abstractmethod
-    def history(self, limit: int | None = None) -> list[Commit]:
-        """The versions that can be told of, newest first."""
 
     # --- evolving and looking after
 

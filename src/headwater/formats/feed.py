@@ -77,10 +77,19 @@ def drop_feeds(table: SparkTable) -> None:
     files.delete(folder)
 
 
+def leave_feed(table: SparkTable, consumer: str, *, forget: bool = False) -> None:
+    """The consumer's query is not running: its feeds are not looked after, and with `forget` deleted."""
+    files = Files(table.around.warehouse, table.around.storage)
+    for folder in (f"{_folder_of(table)}/{_safe(consumer)}{kind}" for kind in ("", "-changes")):
+        close_feeds(files.join(folder) + "/")
+        if forget:
+            files.delete(folder)
+
+
 def close_feeds(prefix: str = "") -> None:
     """End the threads that look after feeds, all or those under a folder. The feeds themselves stay."""
     with _guard:
-        chosen = [place for place in _pumps if place.startswith(prefix)]
+        chosen = [place for place in _pumps if f"{place}/".startswith(prefix)]
         pumps = [_pumps.pop(place) for place in chosen]
     for pump in pumps:
         pump.close()

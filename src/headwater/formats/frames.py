@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,8 +18,6 @@ from headwater.model import DELETED, WEIGHT
 from headwater.spec import Layout
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from headwater.formats.base import Address, Format
 
 TRANSFORM = re.compile(r"^\s*(\w+)\s*\((.*)\)\s*$")
@@ -53,20 +50,6 @@ def aligned(df: DataFrame, schema: StructType, address: Address, *, deletes: boo
         flag = F.coalesce(column(DELETED), F.lit(False)) if DELETED in given else F.lit(False)
         columns.append(flag.cast(BooleanType()).alias(DELETED))
     return df.select(*columns)
-
-
-def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """A few rows of this process as a frame that lies in the JVM, without a Python worker."""
-    import pyarrow as pa
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
-    with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
-        with pa.ipc.new_stream(file.name, rows.schema) as writer:
-            writer.write_table(rows)
-        jvm: Any = spark._jvm
-        batches = jvm.PythonSQLUtils.readArrowStreamFromFile(file.name)
-        return DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, schema.json(), spark._jsparkSession), spark)
 
 
 def signed(df: DataFrame, weight: int) -> DataFrame:

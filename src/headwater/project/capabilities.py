@@ -36,9 +36,20 @@ def capability_problems(project: Project, graph: Graph) -> Iterator[Problem]:
         else:
             yield from _lacking(project, FORMATS.get(export.format), path, _needs(export), export.parquet)
     for name, source in project.sources.items():
-        if isinstance(source, TableSource) and source.format not in FORMATS:
-            yield _unknown(project, source.format, f"sources.{name}.format")
+        if isinstance(source, TableSource):
+            yield from _unreadable(project, source, f"sources.{name}")
     yield from _changes_of_inputs(project, graph)
+
+
+def _unreadable(project: Project, source: TableSource, path: str) -> Iterator[Problem]:
+    """A source's table in a format that is not there, or by a name where the format has none."""
+    if source.format not in FORMATS:
+        yield _unknown(project, source.format, f"{path}.format")
+        return
+    format = FORMATS.get(source.format)
+    if source.table is not None and format.address(project.surroundings, Kind.TABLE.plural, "any").table is None:
+        message = f"{format.title} tables are found by path, not by name"
+        yield Problem(Code.INVALID_VALUE, message, project.place(f"{path}.table"), "give `path`")
 
 
 def _needs(definition: Relation | Export) -> Iterator[Need]:

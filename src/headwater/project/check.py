@@ -15,8 +15,10 @@ from headwater.project.columns import STANDARD, column_problems, columns_of, dec
 from headwater.project.definition import Project
 from headwater.project.graph import Graph, Name, cycle_problems, graph_of, named, sql_line
 from headwater.project.signatures import function_problems
+from headwater.project.transforms import transform_problems
 from headwater.sources.files.config import FilesSource
 from headwater.sources.postgres_cdc.config import PostgresCdcSource
+from headwater.sources.table.config import TableSource
 from headwater.spec import Topic
 from headwater.sql.conditions import column_paths, misspelt
 from headwater.sql.references import InvalidSql, parse_condition
@@ -38,6 +40,7 @@ def check_project(project: Project, broken: Mapping[str, Collection[str]] | None
         *_source_problems(project),
         *_topic_problems(project, {*project.sources, *more.get("sources", ())}),
         *function_problems(project.functions, list(project.topics.values()), project.root),
+        *transform_problems(project),
         *_table_problems(project, graph),
         *_view_problems(graph),
         *_temporal_problems(project, graph),
@@ -91,6 +94,8 @@ def _source_problems(project: Project) -> Iterator[Problem]:
             ddl = getattr(source, "schema_" if key == "schema" else key, None)
             if ddl is not None:
                 yield from _caught(project.place(f"sources.{name}.{key}"), declared_columns, ddl)
+        if isinstance(source, TableSource) and source.table is not None and source.format == "iceberg":
+            yield from _catalog_problems(project, source.table, f"sources.{name}.table")
         readers = [topic for topic in project.topics.values() if topic.from_ == name]
         if isinstance(source, FilesSource) and source.after != "keep":
             for topic in readers[1:]:

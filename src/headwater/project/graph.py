@@ -6,9 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headwater.decorators import Registered
 from headwater.errors import Code, Problem, UsageError, Where
 from headwater.model import Kind
 from headwater.project.definition import Project
+from headwater.project.transforms import inputs_of, line_of, transform_of
+from headwater.spec import Table
 from headwater.sql.references import InvalidSql, Reference, parse_query, parse_reference, references, resolve
 
 
@@ -96,6 +99,10 @@ def _inputs(
     project: Project, reader: Name, known: Mapping[Kind, Collection[str]], problems: list[Problem]
 ) -> Iterator[Input]:
     definition = project.relations(reader.kind)[reader.name]
+    function = transform_of(project, definition) if isinstance(definition, Table) else None
+    if function is not None:
+        yield from _taken(project, reader, function, known, problems)
+        return
     source = getattr(definition, "from_", None)
     path = f"{reader}.from" if source is not None else f"{reader}.sql"
     try:
@@ -116,6 +123,27 @@ def _inputs(
             yield Input(Name(resolve(reference, known), reference.name), reference, where)
         except UsageError as error:
             problems.append(_at(error, where, reader, project))
+
+
+def _taken(
+    project: Project,
+    reader: Name,
+    function: Registered,
+    known: Mapping[Kind, Collection[str]],
+    problems: list[Problem],
+) -> Iterator[Input]:
+    """What a `@transform` takes."""
+    place = line_of(function, project.root)
+    try:
+        inputs = inputs_of(function, project.root)
+    except UsageError:
+        return  # told where functions are looked at
+    for text in inputs.values():
+        try:
+            reference = parse_reference(text)
+            yield Input(Name(resolve(reference, known), reference.name), reference, place)
+        except UsageError as error:
+            problems.append(_at(error, place, reader, project))
 
 
 def sql_line(project: Project, path: str, line: int | None) -> Where:

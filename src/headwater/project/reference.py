@@ -16,6 +16,7 @@ from headwater.project.build import KINDS
 from headwater.registry import Registry
 from headwater.secret import Secret
 from headwater.sources.kafka.config import Start
+from headwater.sources.table.config import Start as TableStart
 from headwater.spec import Definition, Settings
 from headwater.spec.base import Count, Duration, Interval, Names, Options, Size, Trigger
 from headwater.spec.settings import State
@@ -26,6 +27,7 @@ _BLOCK = re.compile(r"<!-- (codes|formats|keys \w+) -->.*?<!-- end -->", re.DOTA
 _WORDS: list[tuple[Any, str]] = [
     (Trigger, "`continuous`, `once` or a duration"),
     (Start, "`earliest`, `latest`, a time or offsets"),
+    (TableStart, "`present`, `latest`, a version or a time"),
     (State, "text"),
     (Duration, "duration"),
     (Interval, "duration"),
@@ -123,7 +125,7 @@ def _models_in(hint: Any) -> list[type[BaseModel]]:
 
 def _default(name: str, field: FieldInfo) -> str:
     # A source's or catalog's own type stands in its model, and has to be written in the file.
-    if field.is_required() or (name == "type" and field.default is not None):
+    if field.is_required() or (name == "type" and get_origin(field.annotation) is Literal):
         return "required"
     value = field.get_default(call_default_factory=True)
     if value is None or value in ((), {}, "") or isinstance(value, BaseModel):

@@ -6,13 +6,8 @@ from collections.abc import Iterator
 
 from headwater.errors import Code, Problem
 from headwater.project.definition import Project
-from headwater.spec import Definition, Topic
-
-SOURCES = frozenset({"append", "files", "kafka"})
-"""Types of sources that topics can be fed from."""
-
-SECTIONS = frozenset({"sources", "topics", "catalogs"})
-"""Sections of the project file whose definitions run."""
+from headwater.project.transforms import streaming_tables
+from headwater.spec import Definition
 
 
 def not_runnable(project: Project) -> list[Problem]:
@@ -20,28 +15,15 @@ def not_runnable(project: Project) -> list[Problem]:
     return list(_notes(project))
 
 
-def not_runnable_because(project: Project, topic: Topic) -> str | None:
-    """Why this release does not run a topic, if it does not."""
-    source = project.sources.get(topic.from_)
-    if source is not None and source.type not in SOURCES:
-        return f"topics.{topic.name} can't run yet: its source is of type {source.type}"
-    return None
-
-
 def _notes(project: Project) -> Iterator[Problem]:
-    for topic in project.topics.values():
-        because = not_runnable_because(project, topic)
-        if because is not None:
-            yield _note(because, topic)
+    runs = streaming_tables(project)
     sections: dict[str, dict[str, Definition]] = {
-        "tables": dict(project.tables),
+        "tables": {name: table for name, table in project.tables.items() if name not in runs},
         "views": dict(project.views),
         "exports": dict(project.exports),
         "monitors": dict(project.monitors),
     }
     for section, definitions in sections.items():
-        if section in SECTIONS:
-            continue
         for name, definition in definitions.items():
             yield _note(f"{section}.{name} can't run yet", definition)
 

@@ -40,7 +40,7 @@ _BOUNDS = {
 def validated(model: type[M], node: Node, path: Sequence[Key], problems: list[Problem]) -> M | None:
     """The definition, or None with everything that is wrong with it noted."""
     try:
-        return model.model_validate(node.plain())
+        return model.model_validate(_given(model, node))
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
         meant = _meant(model, details)
@@ -53,7 +53,7 @@ def validated(model: type[M], node: Node, path: Sequence[Key], problems: list[Pr
 
 def salvaged(model: type[M], node: Node) -> M | None:
     """A wrong definition without its wrong keys, so that the others can be checked; None if it needs them."""
-    data = node.plain()
+    data = _given(model, node)
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -64,6 +64,21 @@ def salvaged(model: type[M], node: Node) -> M | None:
         return model.model_validate({key: value for key, value in data.items() if key not in wrong})
     except ValidationError:
         return None
+
+
+def _given(model: type[BaseModel], node: Node) -> Any:
+    """What was given; null says 'none' where that is not the default, and nothing elsewhere."""
+    data = node.plain()
+    for name, field in model.model_fields.items() if isinstance(data, dict) else ():
+        key = field.alias or name
+        below, kind = node.entries.get(key), unwrapped(field.annotation)
+        if below is None:
+            continue
+        if isinstance(below.value, dict) and isinstance(kind, type) and issubclass(kind, BaseModel):
+            data[key] = _given(kind, below)
+        elif below.value is None and field.default is not None and type(None) in get_args(field.annotation):
+            data[key] = None
+    return data
 
 
 def _meant(model: type[BaseModel], details: list[ErrorDetails]) -> set[tuple[Key, ...]]:

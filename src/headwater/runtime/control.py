@@ -25,12 +25,12 @@ def resume(warehouse: Warehouse, name: str) -> None:
 def start_over(warehouse: Warehouse, name: str, *, empty: bool) -> int:
     """Begin a new epoch: with the next run the source is read from its beginning. Returns the epoch's number."""
     flow = named(warehouse.project, name)
-    with _holding(warehouse, flow):
+    with holding_alone(warehouse, flow):
         return Ledger(warehouse.files, flow).restart(empty=empty).number
 
 
 @contextmanager
-def _holding(warehouse: Warehouse, flow: str) -> Iterator[None]:
+def holding_alone(warehouse: Warehouse, flow: str) -> Iterator[None]:
     """Nobody may run it meanwhile."""
     lease = Lease.take(warehouse.state, flow, Holder.here(), warehouse.project.settings.runtime.lease)
     try:

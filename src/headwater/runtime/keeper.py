@@ -13,7 +13,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from headwater.errors import Code, HeadwaterError, TransientError
-from headwater.flows import Flow, Range, StepDone
+from headwater.flows import Range, StepDone, Steps
 from headwater.runtime.leases import Lease
 from headwater.runtime.pacing import BackOff
 from headwater.runtime.plans import Plan
@@ -53,7 +53,7 @@ class Keeper:
     """This flow is done, or will not be."""
     _others: Callable[[], bool] = lambda: True
     _back_off: BackOff = field(default_factory=BackOff)
-    _flow: Flow | None = None
+    _flow: Steps | None = None
     _lag_at: float = 0.0
 
     @property
@@ -132,7 +132,7 @@ class Keeper:
         self._step(flow, ahead)
         return False
 
-    def _catch_up(self, flow: Flow) -> None:
+    def _catch_up(self, flow: Steps) -> None:
         """All steps that can be taken now."""
         while not self.stopping.is_set() and not self.control.paused and self._step(flow):
             pass
@@ -140,7 +140,7 @@ class Keeper:
         self._look_behind(flow, None)
         self.report.state = FlowState.WAITING
 
-    def _step(self, flow: Flow, range: Range | None = None) -> bool:
+    def _step(self, flow: Steps, range: Range | None = None) -> bool:
         self.report.state = FlowState.RUNNING
         done = flow.step(range)
         if done is not None:
@@ -161,7 +161,7 @@ class Keeper:
             recovered=done.recovered,
         )
 
-    def _opened(self) -> Flow:
+    def _opened(self) -> Steps:
         if self._flow is None:
             self._flow = self.plan.open(self.spark, self.lease.check)
         return self._flow
@@ -175,7 +175,7 @@ class Keeper:
             except Exception as caught:
                 log.warning("input not closed", flow=self.plan.flow, error=str(caught))
 
-    def _look_behind(self, flow: Flow, ahead: Range | None) -> None:
+    def _look_behind(self, flow: Steps, ahead: Range | None) -> None:
         now = time.monotonic()
         if now - self._lag_at < LAG_EVERY:
             return

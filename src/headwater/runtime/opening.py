@@ -7,7 +7,7 @@ from headwater.flows import Epoch
 from headwater.formats.base import Capability, SparkTable
 from headwater.formats.registry import FORMATS
 from headwater.secret import Secret
-from headwater.spec import Topic
+from headwater.spec import Relation
 from headwater.warehouse import Warehouse
 
 
@@ -26,7 +26,7 @@ def empty(table: SparkTable) -> None:
         table.drop()
 
 
-def require_fence(warehouse: Warehouse, definition: Topic) -> None:
+def require_fence(warehouse: Warehouse, definition: Relation) -> None:
     """On a lake that machines share, a runner that was thought dead must not be able to commit."""
     format = FORMATS.get(warehouse.project.format_of(definition))
     if isinstance(warehouse.project.settings.state, Secret) and format.fence is None:

@@ -33,7 +33,7 @@ class Pace:
         if self._first_seen is None:
             self._first_seen = now
         left = self._first_seen + self.flush_interval.total_seconds() - now
-        enough = ahead.full or (ahead.rows is not None and ahead.rows >= self.batch_size)
+        enough = ahead.full or ahead.due or (ahead.rows is not None and ahead.rows >= self.batch_size)
         return 0.0 if enough or left <= 0 else min(left, SHORTEST_POLL)
 
     def taken(self) -> None:

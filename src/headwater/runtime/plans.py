@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwater.errors import Code, UsageError, did_you_mean
-from headwater.flows import Flow
+from headwater.flows import Steps
 from headwater.model import Kind
 from headwater.project.definition import Project
+from headwater.project.transforms import streaming_tables
 from headwater.runtime.pacing import Pace
 from headwater.spec.base import Trigger
 
@@ -27,23 +28,28 @@ class Plan:
     flow: str
     trigger: Trigger
     pace: Pace
-    open: Callable[[SparkSession, Guard], Flow]
+    open: Callable[[SparkSession, Guard], Steps]
     after: frozenset[str] = frozenset()
     """Flows whose results it reads: a run that ends lets them finish first."""
 
 
 def flow_names(project: Project) -> list[str]:
     """Every flow of a project."""
-    return [flow_name(topic) for topic in project.topics]
+    topics = [flow_name(topic) for topic in project.topics]
+    return [*topics, *(flow_name(table, Kind.TABLE) for table in streaming_tables(project))]
 
 
 def named(project: Project, name: str) -> str:
     """The flow of a name, with or without its kind: `topics.orders`, `orders`."""
-    known = {short: flow for flow in flow_names(project) for short in (flow, flow.split(".", 1)[1])}
-    if name not in known:
+    flows = flow_names(project)
+    found = [flow for flow in flows if name in (flow, flow.split(".", 1)[1])]
+    if len(found) > 1:
+        raise UsageError(Code.UNKNOWN_FLOW, f"'{name}' is not one flow", hint=f"write {' or '.join(found)}")
+    if not found:
+        known = {short for flow in flows for short in (flow, flow.split(".", 1)[1])}
         raise UsageError(Code.UNKNOWN_FLOW, f"there is no flow '{name}'", hint=did_you_mean(name, known))
-    return known[name]
+    return found[0]
 
 
-def flow_name(topic: str) -> str:
-    return f"{Kind.TOPIC.plural}.{topic}"
+def flow_name(name: str, kind: Kind = Kind.TOPIC) -> str:
+    return f"{kind.plural}.{name}"

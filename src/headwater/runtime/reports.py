@@ -82,7 +82,12 @@ class FlowReport:
             "positions": dict(self.positions),
             "lag": None
             if self.lag is None
-            else {"records": self.lag.records, "bytes": self.lag.bytes, "seconds": self.lag.seconds},
+            else {
+                "records": self.lag.records,
+                "bytes": self.lag.bytes,
+                "seconds": self.lag.seconds,
+                "detail": dict(self.lag.detail),
+            },
             "rows_per_second": self.rows_per_second,
             "steps": self.steps,
             "rows": self.rows,

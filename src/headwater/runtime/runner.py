@@ -12,12 +12,14 @@ from functools import partial
 import structlog
 
 from headwater.errors import Code, HeadwaterError, TerminalError
+from headwater.project.transforms import streaming_tables
 from headwater.runtime.door import Answers, Door
 from headwater.runtime.holders import Holder
 from headwater.runtime.keeper import Keeper
 from headwater.runtime.leases import Lease
 from headwater.runtime.plans import Plan, named
 from headwater.runtime.reports import FlowEvent, FlowReport, FlowState
+from headwater.runtime.streams import stream_plan
 from headwater.runtime.tending import Tending
 from headwater.runtime.topics import topic_plan
 from headwater.session import jvm_pid
@@ -108,7 +110,9 @@ class Runner:
 
     def _chosen(self, flows: Sequence[str]) -> list[Plan]:
         wanted = {named(self.warehouse.project, flow) for flow in flows}
-        plans = [topic_plan(self.warehouse, topic) for topic in self.warehouse.project.topics.values()]
+        project = self.warehouse.project
+        plans = [topic_plan(self.warehouse, topic) for topic in project.topics.values()]
+        plans += [stream_plan(self.warehouse, name) for name in streaming_tables(project)]
         return [plan for plan in plans if not wanted or plan.flow in wanted]
 
     def _take(self, plan: Plan, report: FlowReport, tending: Tending) -> bool:

@@ -5,24 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.deadletters import DeadLetters
-from headwater.errors import Code, UsageError
+from headwater.errors import Unsupported
 from headwater.flows import Flow, Ledger, Positions, Range
-from headwater.formats.base import SparkTable
+from headwater.formats.base import Address, Capability, SparkTable
 from headwater.ingest.pipeline import Pipeline
 from headwater.ingest.schemas import SchemaLog, parse_ddl
 from headwater.ingest.topic import TopicTarget
 from headwater.model import Kind
-from headwater.project.runnable import not_runnable_because
 from headwater.runtime.opening import empty, notes_of, require_fence
 from headwater.runtime.pacing import Pace
 from headwater.runtime.plans import Plan, flow_name
 from headwater.sources.decoding.base import Decoder
 from headwater.sources.readers import open_reader
-from headwater.sources.reading import Ahead, Lag, Reader, ReaderContext
+from headwater.sources.reading import Ahead, ForeignTable, Lag, Reader, ReaderContext, Sharing
 from headwater.spec import Topic
 from headwater.storage import Files
 from headwater.warehouse import Warehouse, fingerprint
@@ -37,7 +37,7 @@ class SourceInput:
 
     def next(self, start: Positions) -> Range | None:
         ahead = self._reader.next(start.get(self._name))
-        return None if ahead is None else Range({self._name: ahead.end}, ahead.rows, ahead.bytes, ahead.full)
+        return None if ahead is None else Range({self._name: ahead.end}, ahead.rows, ahead.bytes, ahead.full, ahead.due)
 
     def settle(self, start: Positions, range: Range) -> Positions:
         ahead = Ahead(range.end[self._name], range.rows, range.bytes, range.full)
@@ -92,17 +92,45 @@ def open_topic(warehouse: Warehouse, name: str, spark: SparkSession) -> OpenTopi
     definition = warehouse.definition(Kind.TOPIC, name)
     assert isinstance(definition, Topic)
     project = warehouse.project
-    because = not_runnable_because(project, definition)
-    if because is not None:
-        raise UsageError(Code.NOT_RUNNABLE_YET, because, where=definition.where)
     flow = flow_name(name)
     ledger = Ledger(warehouse.files, flow)
     table = warehouse.table(Kind.TOPIC, name, spark)
     folder = warehouse.files.join("_headwater/flows", flow)
     storage = dict(warehouse.around.storage)
     notes, lasting = Files("/".join([folder, *notes_of(ledger.epoch())]), storage), Files(folder, storage)
-    context = ReaderContext(spark, flow, notes, project.location, storage, lasting)
+    context = ReaderContext(
+        spark,
+        flow,
+        notes,
+        project.location,
+        storage,
+        lasting,
+        partial(_open_table, warehouse, spark),
+        sharing=sharing(warehouse, definition),
+    )
     return OpenTopic(definition, open_reader(project.sources[definition.from_], context), table, notes, ledger)
+
+
+def sharing(warehouse: Warehouse, topic: Topic) -> Sharing:
+    """What a topic's flow has in common with those that read the same source."""
+    project = warehouse.project
+    flows = tuple(flow_name(other.name) for other in project.topics.values() if other.from_ == topic.from_)
+    folder = warehouse.files.join("_headwater/sources", topic.from_)
+    return Sharing(project.name, Files(folder, dict(warehouse.around.storage)), flows, topic.table)
+
+
+def _open_table(
+    warehouse: Warehouse, spark: SparkSession, format: str, path: str | None, table: str | None
+) -> ForeignTable:
+    """A table that a source names, in the flow's session."""
+    address = Address(None if path is None else warehouse.project.location(path), table)
+    found = warehouse.foreign(format, address, spark)
+    if not found.format.can(Capability.CHANGES):
+        raise Unsupported(
+            f"{address} can't be followed: {found.format.refusal(Capability.CHANGES)}",
+            hint="take its files in with a source of type `files`, `file_format: parquet`",
+        )
+    return found
 
 
 def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Callable[[], None]) -> Flow:

@@ -10,20 +10,6 @@ from pydantic import Field
 from headwater.spec.base import Definition, Frozen
 
 
-class SourceSpec(Definition):
-    """What every source has; `options` go to its reader as they are."""
-
-    flush_interval_default: ClassVar[timedelta] = timedelta(seconds=1)
-    """How long events may wait for others to share a step with, where the topic does not say."""
-
-    type: str = Field(description="Type of the source.")
-
-    @property
-    def connectors(self) -> tuple[str, ...]:
-        """What it needs of the Spark session: names in the connector lock."""
-        return ()
-
-
 class EventColumns(Frozen):
     """Where the standard columns come from: names in the payload, with dots into objects."""
 
@@ -33,3 +19,23 @@ class EventColumns(Frozen):
     stream: str | None = Field(default=None, description="Becomes `aggregate_id`.")
     tenant: str | None = Field(default=None, description="Becomes `tenant_id`.")
     version: str | None = Field(default=None, description="Becomes `event_version`.")
+
+
+class SourceSpec(Definition):
+    """What every source has; `options` go to its reader as they are."""
+
+    flush_interval_default: ClassVar[timedelta] = timedelta(seconds=1)
+    """How long events may wait for others to share a step with, where the topic does not say."""
+
+    type: str = Field(description="Type of the source.")
+
+    @property
+    def event_columns(self) -> EventColumns:
+        """Where the standard columns are in what its reader gives."""
+        found = getattr(self, "columns", None)
+        return found if isinstance(found, EventColumns) else EventColumns()
+
+    @property
+    def connectors(self) -> tuple[str, ...]:
+        """What it needs of the Spark session: names in the connector lock."""
+        return ()

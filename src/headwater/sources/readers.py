@@ -31,3 +31,6 @@ def _late(module: str, name: str) -> Opener:
 READERS.add("append", _late("append.reader", "AppendReader"))
 READERS.add("files", _late("files.reader", "FilesReader"))
 READERS.add("kafka", _late("kafka.reader", "KafkaReader"))
+READERS.add("table", _late("table.reader", "TableReader"))
+READERS.add("postgres_events", _late("postgres_events.reader", "PostgresEventsReader"))
+READERS.add("postgres_cdc", _late("postgres_cdc.reader", "PostgresCdcReader"))

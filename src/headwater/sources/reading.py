@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
 
+from headwater.model import At, Commit, Version
 from headwater.sources.decoding.base import POSITION, RAW, Decoder
 from headwater.storage import Files
 
@@ -15,10 +17,60 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["POSITION", "RAW", "Ahead", "Lag", "Position", "Reader", "ReaderContext"]
+__all__ = [
+    "POSITION",
+    "RAW",
+    "Ahead",
+    "ForeignTable",
+    "Lag",
+    "OpenTable",
+    "Position",
+    "Reader",
+    "ReaderContext",
+    "Sharing",
+]
 
 Position = Any
 """How far a source has been read; JSON, and the source's own business."""
+
+
+class ForeignTable(Protocol):
+    """A lakehouse table as a source sees it: only read, version by version. The formats' own seam says more of each."""
+
+    def exists(self) -> bool: ...
+
+    def schema(self) -> StructType: ...
+
+    def version(self) -> Version | None: ...
+
+    def version_at(self, at: At) -> Version: ...
+
+    def versions_after(self, version: Version | None) -> list[Version]: ...
+
+    def committed_at(self, version: Version) -> datetime | None: ...
+
+    def appending(self, start: Version, versions: Sequence[Version]) -> int: ...
+
+    def changes(self, start: Version | None, end: Version) -> DataFrame: ...
+
+    def history(self, limit: int | None = None) -> list[Commit]: ...
+
+
+OpenTable = Callable[[str, str | None, str | None], ForeignTable]
+"""Opens a table by its format and its path (as the project file has it) or its name in a catalog."""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What the flows that read one source have in common."""
+
+    project: str
+    files: Files
+    """A folder of the source's own in the lake."""
+    flows: tuple[str, ...]
+    """All of them, this one too."""
+    table: str | None = None
+    """Which of the source's tables this flow follows, where it has to choose."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +87,10 @@ class ReaderContext:
     storage: dict[str, Any]
     lasting: Files | None = None
     """The flow's folder itself: what has to outlive a start over of the flow. Without it, `notes`."""
+    tables: OpenTable | None = None
+    """Tables of the lake and of others: sources know no formats."""
+    sharing: Sharing | None = None
+    """For sources whose flows have to know of each other."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +102,8 @@ class Ahead:
     bytes: int | None = None
     full: bool = False
     """The range is as large as a step may be: more waits behind it."""
+    due: bool = False
+    """The source asks for it to be taken now."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ DELTA = Format(
     widenings=frozenset({("tinyint", "smallint"), ("tinyint", "int"), ("smallint", "int")}),
     notes={
         **_MISSING,
-        Capability.CHANGES: "from the change data feed, or as the difference of two states where it is off",
+        Capability.CHANGES: "from the change data feed, or from the files that came and went where it is off",
         Capability.LIGHT_READ: "by deltalake; refused for reader features that it does not read exactly",
         Capability.LIGHT_APPEND: "by deltalake; refused under column mapping and other features that only Spark writes",
         Capability.TARGET_FILE_SIZE: "at compaction and clustering",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import unquote
@@ -28,6 +28,28 @@ class TransactionLog:
         """The latest snapshot, after a look at the storage."""
         defaults = [getattr(self._log, f"update$default${n}")() for n in (2, 3)]
         return self._log.update(False, *defaults)
+
+    def at(self, version: Version) -> Any:
+        """The snapshot of a version that is still there."""
+        latest = self.snapshot()
+        if version == latest.version():
+            return latest
+        defaults = [getattr(self._log, f"getSnapshotAt$default${n}")() for n in (2, 3)]
+        return self._log.getSnapshotAt(version, *defaults)
+
+    def oldest(self) -> Version:
+        """The oldest version that the log can still tell the files of; it forgets by itself, after thirty days."""
+        return int(self._log.history().getEarliestRecreatableCommit())
+
+    def rows(self, snapshot: Any, actions: Sequence[str]) -> DataFrame:
+        """The rows of some files, each as the action that added it, under a snapshot's schema."""
+        jvm: Any = self._spark._jvm
+        files = jvm.java.util.ArrayList()
+        for action in actions:
+            files.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(action))
+        chosen = jvm.scala.collection.JavaConverters.asScalaBuffer(files).toSeq()
+        defaults = [getattr(self._log, f"createDataFrame$default${n}")() for n in (3, 4)]
+        return DataFrame(self._log.createDataFrame(snapshot, chosen, *defaults), self._spark)
 
     def version(self) -> Version:
         return int(self.snapshot().version())
@@ -59,6 +81,10 @@ class TransactionLog:
             yield _commit(version, info)
             version -= 1
 
+    def committed_at(self, version: Version) -> datetime | None:
+        info = self.commit_info(version)
+        return None if info is None else _commit(version, info).committed_at
+
     def commit_info(self, version: Version) -> dict[str, Any] | None:
         """What a commit says of itself; None where the log no longer has it."""
         file = self._names.unsafeDeltaFile(self._log.logPath(), version)
@@ -77,10 +103,7 @@ class TransactionLog:
 
     def files(self, root: str, version: Version | None) -> list[DataFile]:
         """The live files of a version, paths made whole."""
-        snapshot = self.snapshot()
-        if version is not None and version != snapshot.version():
-            defaults = [getattr(self._log, f"getSnapshotAt$default${n}")() for n in (2, 3)]
-            snapshot = self._log.getSnapshotAt(version, *defaults)
+        snapshot = self.snapshot() if version is None else self.at(version)
         rows = DataFrame(snapshot.allFiles().toDF(), self._spark)
         records = rows.select("path", "size", F.get_json_object("stats", "$.numRecords"), "partitionValues").collect()
         return [

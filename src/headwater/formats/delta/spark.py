@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from headwater.errors import Code, TerminalError
 from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, SparkTable, Surroundings
+from headwater.formats.delta import touched
 from headwater.formats.delta.format import DELTA
 from headwater.formats.delta.log import TransactionLog
 from headwater.formats.delta.properties import FEED, LAYOUT, MAPPING, OLDEST
@@ -21,7 +22,6 @@ from headwater.formats.frames import (
     can_widen,
     cannot_retype,
     column,
-    diff,
     merge_sql,
     quoted,
     schema_changes,
@@ -33,6 +33,7 @@ from headwater.formats.frames import (
 from headwater.formats.stats import table_stats
 from headwater.model import WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
 from headwater.spec import Layout
+from headwater.storage import Files
 
 WENT = ("delete", "update_preimage")
 _NEEDS_MAPPING = set(" ,;{}()\n\t=")
@@ -146,10 +147,30 @@ class DeltaTable(SparkTable):
                 if commit.committed_at <= at:
                     return commit.version
             raise self._no_such_version(at)
-        oldest = int(self._log.properties().get(OLDEST, 0))
-        if not oldest <= at <= self._log.version():
+        if at != self._log.version() and not self._is_there(at):
             raise self._no_such_version(at)
         return at
+
+    def _is_there(self, version: Version) -> bool:
+        if not 0 <= version <= self._log.version():
+            return False
+        properties = self._log.properties()
+        if LAYOUT not in properties:
+            return version >= self._log.oldest()
+        # Spark alone looks after our logs, and keeps what is needed to read the commits that it keeps: no listing.
+        return version >= int(properties.get(OLDEST, 0)) and self._log.commit_info(version) is not None
+
+    def _oldest(self) -> Version:
+        return max(int(self._log.properties().get(OLDEST, 0)), self._log.oldest())
+
+    def versions_after(self, version: Version | None) -> list[Version]:
+        return list(range(self._oldest() if version is None else version + 1, self._log.version() + 1))
+
+    def committed_at(self, version: Version) -> datetime | None:
+        return self._log.committed_at(version)
+
+    def appending(self, start: Version, versions: Sequence[Version]) -> int:
+        return touched.appending(Files(self.path, self.around.storage), versions)
 
     def _read(self, version: Version | None) -> DataFrame:
         version = self._log.version() if version is None else version
@@ -165,17 +186,22 @@ class DeltaTable(SparkTable):
             return signed(self._read(end).limit(0), 1)
         feed = self._feed(start, end) if start < end else None
         if feed is None:
-            return diff(self._read(start), self._read(end))
+            return touched.changes(self.spark, self._log, start, end)
         went = F.col("_change_type").isin(*WENT)
         return feed.select(*columns, F.when(went, -1).otherwise(1).alias(WEIGHT))
 
     def _feed(self, start: Version, end: Version) -> DataFrame | None:
         """The change data feed of (start, end], or None where the table does not have it for that range."""
-        if self._log.properties().get(FEED) != "true":
+        properties = self._log.properties()
+        if properties.get(FEED) != "true":
             return None
         reader = self.spark.read.format("delta").option("readChangeFeed", "true")
         try:
-            return reader.option("startingVersion", start + 1).option("endingVersion", end).load(self.path)
+            feed = reader.option("startingVersion", start + 1).option("endingVersion", end).load(self.path)
+            if LAYOUT not in properties:
+                # Whether all versions have it, and the schema stayed, is found out only when the feed is planned.
+                feed._jdf.queryExecution().executedPlan()
+            return feed
         except AnalysisException as error:
             if "CHANGE_DATA" in (error.getErrorClass() or ""):
                 return None

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.errors import Code, TerminalError, Unsupported
@@ -237,9 +238,9 @@ class HudiSparkTable(SparkTable):
             return read_base_files(self.spark, records, paths, schema, partition_by, *keep)
         merged_rows = self.spark.read.format("hudi").option("as.of.instant", version).load(self._uri)
         if not records.ours:
-            return merged_rows.select(
-                *map(column, keep), *(column(n) for n in schema.names if n in merged_rows.columns)
-            )
+            there = set(merged_rows.columns)
+            values = ((column(f.name) if f.name in there else F.lit(None), f) for f in schema.fields)
+            return merged_rows.select(*map(column, keep), *(v.cast(f.dataType).alias(f.name) for v, f in values))
         return from_stored(merged_rows, schema, *keep)
 
     def _changes(self, start: Version | None, end: Version) -> DataFrame:
@@ -266,7 +267,8 @@ class HudiSparkTable(SparkTable):
         return compared(*pair) if any(records.commit(i).replaced for i in commits) else partnerless(*pair)
 
     def _compare_states(self, records: Records, first: Instant, last: Instant) -> DataFrame:
-        keep = ROW_ID if records.has_row_ids else ()
+        # Another writer's merging may give a row new values under the number that it had.
+        keep = ROW_ID if records.has_row_ids and records.ours else ()
         old, new = (self._state(records, i.requested, *keep) for i in (first, last))
         return partnerless(old, new) if keep else compared(old, new)
 
@@ -279,6 +281,12 @@ class HudiSparkTable(SparkTable):
         records = self._records()
         newest = records.versions()[::-1][:limit]
         return [_told(records, instant, records.commit(instant)) for instant in newest]
+
+    def versions_after(self, version: Version | None) -> list[Version]:
+        return [i.version for i in self._records().versions() if version is None or i.version > version]
+
+    def committed_at(self, version: Version) -> datetime | None:
+        return None  # a version is the time that its commit was begun at
 
     def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
         from headwater.formats.feed import open_feed

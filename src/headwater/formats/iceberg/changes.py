@@ -30,7 +30,8 @@ def changes(table: IcebergTable, metadata: Metadata, start: Version | None, end:
     path = metadata.between(start, end)
     if path is not None and all(snapshot.operation in ("append", "replace") for snapshot in path):
         found = signed(table.scan({"start-snapshot-id": start, "end-snapshot-id": end}), 1)
-    elif path is not None and not any(snapshot.has_deletes for snapshot in path):
+    elif path is not None and not any(s.has_deletes for s in (*path, metadata.snapshots[start])):
+        # Also those of `start`: a commit that takes delete files away is more than the change scan can read.
         found = _netted(
             table.scan(
                 # Iceberg's change scan fails on aggregates that it is asked to answer from metadata.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -168,6 +168,15 @@ class Metadata:
             found.append(at)
             at = self.snapshots.get(at.parent) if at.parent is not None else None
         return None if at is None else found
+
+    def appending(self, start: Version, versions: Sequence[Version]) -> int:
+        """How many of the versions, each the child of the one before, only added files or rewrote them."""
+        for done, version in enumerate(versions):
+            snapshot = self.snapshots.get(version)
+            if snapshot is None or snapshot.parent != start or snapshot.operation not in ("append", "replace"):
+                return done
+            start = version
+        return len(versions)
 
     def expirable(self, older_than: datetime, keep: Collection[Version]) -> set[Version]:
         """What may go: not the latest, a reference, a flow's newest step, any since the oldest of `keep`."""

@@ -153,6 +153,18 @@ class IcebergTable(SparkTable):
     def history(self, limit: int | None = None) -> list[Commit]:
         return [snapshot.commit() for snapshot in self._java.metadata().lineage()][:limit]
 
+    def versions_after(self, version: Version | None) -> list[Version]:
+        newest_first = [snapshot.id for snapshot in self._java.metadata().lineage()]
+        if version is None:
+            return newest_first[::-1]
+        return newest_first[: newest_first.index(version)][::-1] if version in newest_first else newest_first[:1]
+
+    def committed_at(self, version: Version) -> datetime | None:
+        return None  # a snapshot's id is a random number: no other table has one of the same
+
+    def appending(self, start: Version, versions: Sequence[Version]) -> int:
+        return self._java.metadata().appending(start, versions)
+
     def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
         # Iceberg's own source fails after a MERGE, and whether a query will meet one can't be known when it starts.
         return open_feed(self, changes=changes, start=start, consumer=consumer)

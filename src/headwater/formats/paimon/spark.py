@@ -205,7 +205,10 @@ class PaimonTable(SparkTable):
         return self._append_log(end_schema, between)
 
     def _keyed_log(self, java: Any, between: list[Snapshot], first: Version, last: Version) -> DataFrame | None:
-        if dict(java.options()).get("changelog-producer") != "lookup" or structs_in_parquet(self._store, java):
+        told = dict(java.options())
+        if told.get("changelog-producer") != "lookup" or told.get("merge-engine", "deduplicate") != "deduplicate":
+            return None
+        if structs_in_parquet(self._store, java):
             return None
         if not (self._all_compacted(first) and self._all_compacted(last)):
             return None  # a write was cut off between its two snapshots: its changes are told by a later one
@@ -243,6 +246,22 @@ class PaimonTable(SparkTable):
                 break
             commits.append(self._told(write, keyed))
         return commits
+
+    def versions_after(self, version: Version | None) -> list[Version]:
+        newer = takewhile(lambda s: version is None or s.id > version, self._store.newest_first())
+        return [write.last.id for write in writes(newer)][::-1]
+
+    def committed_at(self, version: Version) -> datetime | None:
+        found = self._store.snapshot(version)
+        return None if found is None else found.at
+
+    def appending(self, start: Version, versions: Sequence[Version]) -> int:
+        java = self._java()
+        if list(java.primaryKeys()) or dict(java.options()).get("deletion-vectors.enabled") == "true":
+            return 0  # a write by key may change rows, and one of vectors hide some
+        newer = takewhile(lambda s: s.id > start, self._store.newest_first())
+        unsure = [s.id for s in newer if s.kind != COMPACT and (s.kind != APPEND or self._store.added(s.id) is None)]
+        return sum(1 for version in versions if not unsure or version < min(unsure))
 
     def _told(self, write: Write, keyed: bool) -> Commit:
         operation, added, removed = files.account(self._store, write, keyed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import reduce
 
@@ -136,6 +136,16 @@ class ParquetTable(SparkTable):
     def history(self, limit: int | None = None) -> list[Commit]:
         newest_first = self._log.versions()[::-1][:limit]
         return [_commit(e) for v in newest_first if (e := self._log.entry(v)) is not None]
+
+    def versions_after(self, version: Version | None) -> list[Version]:
+        return [v for v in self._log.versions() if version is None or v > version]
+
+    def committed_at(self, version: Version) -> datetime | None:
+        entry = self._log.entry(version)
+        return None if entry is None else entry.committed_at
+
+    def appending(self, start: Version, versions: Sequence[Version]) -> int:
+        return len(versions)  # files are only ever added to
 
     def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
         return open_feed(self, changes=changes, start=start, consumer=consumer)

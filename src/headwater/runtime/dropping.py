@@ -1,0 +1,74 @@
+"""The end of a topic: its table, its flow's ledger and, when asked, what it leaves in other places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.deadletters import DeadLetters
+from headwater.errors import Code, UsageError
+from headwater.flows import Ledger
+from headwater.model import Kind
+from headwater.runtime.control import holding_alone
+from headwater.runtime.plans import flow_name
+from headwater.runtime.topics import sharing
+from headwater.sources.postgres_cdc import leaving
+from headwater.sources.postgres_cdc.config import PostgresCdcSource
+from headwater.spec import Topic
+from headwater.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What became of a topic."""
+
+    topic: str
+    dead_letters: int
+    """How many were dropped with it."""
+    slot: str | None
+    """The replication slot of its source, where no other topic needs it any more."""
+    slot_dropped: bool
+    defined: bool
+    """It is still in the project: the next run makes it again."""
+
+
+def drop(warehouse: Warehouse, name: str, *, dead_letters: bool = False, slot: bool = False) -> Dropped:
+    """Drop a topic that no runner holds; `slot`: also the replication slot and publication that only it used."""
+    if name not in warehouse.names(Kind.TOPIC):
+        raise warehouse.unknown(Kind.TOPIC, name)
+    project, flow = warehouse.project, flow_name(name)
+    definition = project.topics.get(name)
+    source = project.sources.get(definition.from_) if isinstance(definition, Topic) else None
+    with holding_alone(warehouse, flow):
+        left = None
+        if isinstance(source, PostgresCdcSource) and isinstance(definition, Topic):
+            shared = sharing(warehouse, definition)
+            others = leaving.others(shared.files, shared.flows, flow)
+            if slot and others:
+                raise UsageError(
+                    Code.USAGE,
+                    f"the replication slot is still needed by {', '.join(others)}",
+                    hint="drop the topic without --drop-slot",
+                )
+            left = None if others else leaving.names(source, project.name)[0]
+        elif slot:
+            raise UsageError(Code.USAGE, f"topic '{name}' has no replication slot", hint="leave --drop-slot out")
+        if slot and isinstance(source, PostgresCdcSource):
+            leaving.take_down(source, project.name)
+        dropped = _drop(warehouse, name, dead_letters)
+        if isinstance(source, PostgresCdcSource) and isinstance(definition, Topic):
+            leaving.forget(sharing(warehouse, definition).files, flow)
+    return Dropped(name, dropped, left, slot, definition is not None)
+
+
+def _drop(warehouse: Warehouse, name: str, dead_letters: bool) -> int:
+    flow = flow_name(name)
+    # Cut off in the middle, the next run begins anew with an empty table, and goes on with nothing of the old one.
+    Ledger(warehouse.files, flow).restart(empty=True)
+    spark = warehouse.spark
+    letters = DeadLetters(spark, warehouse.around)
+    gone = letters.drop(name, letters.ids(name, whole=True)) if dead_letters else 0
+    warehouse.table(Kind.TOPIC, name).drop()
+    warehouse.state.remove(Kind.TOPIC, name)
+    for folder in (flow, f"replays.{name}"):
+        warehouse.files.delete(f"_headwater/flows/{folder}")
+    return gone

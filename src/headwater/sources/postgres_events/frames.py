@@ -1,0 +1,96 @@
+"""Events as frames: a few by the connection that is open anyway, many by Spark's tasks, each on one of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from headwater.session import local_frame
+from headwater.sources.postgres import jdbc_options
+from headwater.sources.postgres_events.config import ENVELOPE, ENVELOPE_FIELDS, PostgresEventsSource
+from headwater.sources.postgres_events.cuts import Leg
+from headwater.sources.postgres_events.database import Database
+from headwater.sources.postgres_events.store import METADATA, PAYLOAD, POSITION, Store, quoted
+from headwater.sources.reading import POSITION as POSITION_TEXT
+from headwater.sources.reading import RAW
+
+METADATA_TEXT = "_metadata"
+DIGITS = 20
+"""Of a position as text: 64 bits, so that texts sort as numbers do."""
+PART_ROWS = 20_000
+"""Events that are worth a task and a connection of their own."""
+FETCH_ROWS = 2_000
+"""Rows that a task has of its connection at a time."""
+
+
+def extras_of(spec: PostgresEventsSource) -> StructType:
+    """What a topic keeps beside the payload."""
+    there = [name for name in ENVELOPE_FIELDS if getattr(spec.columns, name) is not None]
+    fields = [StructField(METADATA_TEXT, StringType())] if spec.columns.metadata is not None else []
+    if there:
+        fields.append(StructField(ENVELOPE, StructType([StructField(name, StringType()) for name in there])))
+    return StructType(fields)
+
+
+def payload_bytes(store: Store, database: Database, legs: Sequence[Leg]) -> int:
+    """Bytes that the payloads of a few events take in the table."""
+    rows = store.bare_with(f"pg_column_size({quoted(store.spec.columns.payload)}) AS size")
+    total = 0
+    for leg in legs:
+        where = leg.where(leg.low, leg.high)
+        total += int(database.one(f"SELECT coalesce(sum(size), 0) FROM ({rows}) events WHERE {where}")[0])
+    return total
+
+
+def few(spark: SparkSession, store: Store, database: Database, legs: Sequence[Leg]) -> DataFrame:
+    """Events that this process fetches itself."""
+    query = f"SELECT {_names(store)} FROM ({store.select}) events"
+    wheres = (leg.where(leg.low, leg.high) for leg in legs)
+    rows = [row for where in wheres for row in database.ask(f"{query} WHERE {where} ORDER BY {POSITION}")]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * _names(store).count(",") + [()]
+    positions, payloads, *rest = columns
+    raw = payloads if store.payload_is_bytes else [None if one is None else one.encode() for one in payloads]
+    names = [RAW, POSITION_TEXT]
+    arrays = [pa.array(raw, pa.binary()), pa.array([f"{one:0{DIGITS}d}" for one in positions], pa.string())]
+    if store.has_metadata:
+        names.append(METADATA_TEXT)
+        arrays.append(pa.array(rest.pop(0), pa.string()))
+    if store.envelope:
+        names.append(ENVELOPE)
+        parts = [pa.array(one, pa.string()) for one in rest]
+        arrays.append(pa.StructArray.from_arrays(parts, names=list(store.envelope)))
+    return local_frame(spark, pa.table(arrays, names=names))
+
+
+def many(spark: SparkSession, store: Store, legs: Sequence[Leg], options: Mapping[str, str]) -> DataFrame:
+    """Events that Spark's tasks read, in parts, on no more connections than the source may have."""
+    spec = store.spec
+    rows = sum(leg.rows for leg in legs)
+    parts = min(spec.max_connections - 1, max(1, math.ceil(rows / PART_ROWS)))
+    parts = max(parts, len(legs))
+    predicates = [part for leg in legs for part in leg.split(max(1, parts * leg.rows // max(rows, 1)))]
+    settings = {"fetchsize": str(FETCH_ROWS), **jdbc_options(spec.dsn, where=spec.where), **options}
+    address = settings.pop("url")
+    table = f"({store.select}) events"
+    found = spark.read.jdbc(address, table, predicates=predicates or ["FALSE"], properties=settings)
+    if len(predicates) > spec.max_connections - 1:
+        found = found.coalesce(spec.max_connections - 1)
+    columns = [
+        F.col(PAYLOAD).cast("binary").alias(RAW),
+        F.lpad(F.col(POSITION).cast("string"), DIGITS, "0").alias(POSITION_TEXT),
+    ]
+    if store.has_metadata:
+        columns.append(F.col(METADATA).alias(METADATA_TEXT))
+    if store.envelope:
+        columns.append(F.struct(*(F.col(f"_{name}").alias(name) for name in store.envelope)).alias(ENVELOPE))
+    return found.select(*columns)
+
+
+def _names(store: Store) -> str:
+    names = [POSITION, PAYLOAD, *([METADATA] if store.has_metadata else []), *(f'"_{name}"' for name in store.envelope)]
+    return ", ".join(names)

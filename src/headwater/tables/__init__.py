@@ -1,0 +1,1 @@
+"""What keeps tables, and what writes them from a stream."""

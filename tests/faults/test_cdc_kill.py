@@ -1,0 +1,65 @@
+"""A runner that follows a database is killed before, inside and after commits, while the database is written to and
+restarted: its topics tell the tables exactly."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from headwater.lake import Lake
+from tests.services.postgres import programs, server
+from tests.sources.cdc_workload import SETUP, TABLES, Writers, expected, found
+
+SCRIPT = Path(__file__).with_name("crashing.py")
+COLD = "{spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1', spark.sql.codegen.wholeStage: 'false'}"
+"""Every process here begins cold and lives for seconds: compiling would take most of them."""
+TOPICS = {"customers_delta": ("customers", "delta"), "visits_delta": ("visits", "delta")}
+TOPICS |= {"lines_iceberg": ("lines", "iceberg")}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(programs() is None, reason="there is no Postgres on this machine")
+def test_kills_lose_and_double_no_change(tmp_path: Path, seed: int) -> None:
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    kills = [("before", rng.randint(1, 3)), ("after", rng.randint(1, 3)), ("inside", rng.randint(100, 2500))]
+    rng.shuffle(kills)
+    with server() as postgres:
+        dsn = postgres.database()
+        with psycopg.connect(dsn) as connection:
+            connection.execute(SETUP)
+        topics = ", ".join(
+            f"{name}: {{from: crm, table: public.{table}, format: {format}}}"
+            for name, (table, format) in TOPICS.items()
+        )
+        (tmp_path / "headwater.yml").write_text(
+            f"name: crashing\nspark: {{master: 'local[2]', conf: {COLD}}}\n"
+            f"sources: {{crm: {{type: postgres_cdc, dsn: '{dsn}', tables: [{', '.join(TABLES)}]}}}}\n"
+            f"topics: {{{topics}}}\n"
+        )
+        writers = Writers(dsn, seed, number=2, pause=0.05)
+        try:
+            for when, number in kills:
+                ended = _run(tmp_path, when, number)
+                assert ended.returncode == -signal.SIGKILL, f"{when} {number}: {ended.stdout}{ended.stderr}"
+                postgres.stop(rng.choice(["fast", "immediate"]))
+                postgres.start()
+        finally:
+            writers.stop()
+        ended = _run(tmp_path, "never", 0)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        wanted = expected(dsn)
+        with Lake.open(tmp_path) as lake:
+            for topic, (table, _) in TOPICS.items():
+                assert found(lake, topic, table) == wanted[table], f"seed {seed}, {kills}: {topic}"
+
+
+def _run(root: Path, when: str, number: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), str(root), when, str(number)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)

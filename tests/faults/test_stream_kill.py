@@ -1,0 +1,75 @@
+"""Streaming queries, the user's own and a flow's, are killed at random moments in all formats: each row once."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from headwater.formats.registry import FORMATS
+from headwater.lake import Lake
+
+FILES, ROWS = 3, 4
+SCRIPT = Path(__file__).with_name("streaming.py")
+COLD = "{spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1', spark.sql.codegen.wholeStage: 'false'}"
+"""Every process here begins cold and lives for seconds: compiling would take most of them."""
+CODE = """\
+from pyspark.sql import functions as F
+from headwater import transform
+
+@transform("totals", streaming=True)
+def totals(second_iceberg):
+    return second_iceberg.groupBy((F.col("id") % 2).alias("odd")).agg(F.count("*").alias("n"), F.sum("id").alias("sum"))
+"""
+
+
+@pytest.mark.timeout(900)
+def test_kills_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    _project(tmp_path)
+    kills = [
+        ("inside", rng.randint(100, 2500), "first"),
+        ("after", rng.randint(1, 2), "second"),
+        ("after", 1, "totals"),
+    ]
+    for kill in kills:
+        ended = _run(tmp_path, *kill)
+        assert ended.returncode == -signal.SIGKILL, f"seed {seed}, {kill}: {ended.stdout}{ended.stderr}"
+    ended = _run(tmp_path, "never", 0, "")
+    assert ended.returncode == 0, f"seed {seed}: {ended.stdout}{ended.stderr}"
+    expected = Counter(range(FILES * ROWS))
+    with Lake.open(tmp_path) as lake:
+        for name in FORMATS.names():
+            for topic in (f"first_{name}", f"second_{name}"):
+                found = Counter(row.id for row in lake.topic(topic).df().collect())
+                assert found == expected, f"{topic}: {found - expected} too many, {expected - found} missing"
+        evens, odds = (sorted(n for n in expected if n % 2 == odd) for odd in (0, 1))
+        totals = {row.odd: (row.n, row.sum) for row in lake.table("totals").df().collect()}
+        assert totals == {0: (len(evens), sum(evens)), 1: (len(odds), sum(odds))}
+
+
+def _project(root: Path) -> None:
+    (root / "landing").mkdir()
+    for file in range(FILES):
+        lines = "".join(f'{{"id": {file * ROWS + n}}}\n' for n in range(ROWS))
+        (root / "landing" / f"{file}.json").write_text(lines, encoding="utf-8")
+    topics = [f"  {t}_{name}: {{from: api, format: {name}}}" for name in FORMATS.names() for t in ("first", "second")]
+    lines = ["name: streaming", "code: code.py", f"spark: {{master: 'local[2]', conf: {COLD}}}"]
+    lines += [
+        "sources: {api: {type: append}}",
+        "topics:",
+        *topics,
+        "tables: {totals: {transform: totals, keys: [odd]}}",
+    ]
+    (root / "headwater.yml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (root / "code.py").write_text(CODE, encoding="utf-8")
+
+
+def _run(root: Path, when: str, number: int, word: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), str(root), when, str(number), word]
+    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)

@@ -1,0 +1,152 @@
+"""What can be wrong with an event store or its settings: a stable code, what is wrong, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.errors import HeadwaterError, TransientError, Where
+from headwater.secret import Secret
+from headwater.sources.postgres import jdbc_options
+from tests.services.postgres import Server
+from tests.sources.events_lab import Flow, Project, Store
+
+
+@pytest.fixture(scope="module")
+def store(postgres_server: Server) -> Store:
+    made = Store.make(postgres_server)
+    made.add(2)
+    made.run("ALTER TABLE events ADD COLUMN tx32 xid, ADD COLUMN amount numeric")
+    made.run("CREATE ROLE stranger LOGIN")
+    return made
+
+
+def error_of(spark: SparkSession, folder: Path, **settings: Any) -> HeadwaterError:
+    with pytest.raises(HeadwaterError) as caught:
+        Flow(spark, folder, settings).step()
+    assert "hidden" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"position": "global_positon"}, ["no column 'global_positon'", "did you mean 'global_position'"]),
+        ({"metadata": "meta"}, ["no column 'meta'", "columns: {metadata: null}"]),
+        ({"tenant": "metadta.tenant_id"}, ["no column 'metadta'", "did you mean 'metadata'"]),
+        ({"tenant": "stream_id.tenant"}, ["is a path into public.events.stream_id", "json or jsonb"]),
+        ({"position": "event_id"}, ["is of type uuid", "bigint"]),
+        ({"position": "amount"}, ["is of type numeric", "bigint"]),
+        ({"payload": "version"}, ["is of type integer", "JSON"]),
+        ({"transaction": "tx32"}, ["is of type xid", "headwater source prepare store"]),
+        ({"transaction": "tx"}, ["no column 'tx'"]),
+    ],
+)
+def test_columns_that_do_not_fit(
+    spark: SparkSession, store: Store, tmp_path: Path, columns: dict[str, str], words: list[str]
+) -> None:
+    error = error_of(spark, tmp_path, dsn=store.dsn, columns=columns)
+    assert str(error.code) == "SOURCE_MISMATCH"
+    assert all(word in str(error) for word in words), str(error)
+
+
+def test_addresses_that_lead_nowhere(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    def told(dsn: str, **settings: Any) -> tuple[str, bool, str]:
+        error = error_of(spark, tmp_path, dsn=dsn, **settings)
+        return str(error.code), isinstance(error, TransientError), str(error)
+
+    code, may_pass, text = told(f"postgresql://me:hidden@127.0.0.1:{1}/x")
+    assert (code, may_pass) == ("SOURCE_UNAVAILABLE", True) and "host and port" in text
+    code, may_pass, text = told("postgresql://me:hidden@nowhere.invalid/x")
+    assert (code, may_pass) == ("SOURCE_UNAVAILABLE", True) and "nowhere.invalid" in text
+    code, may_pass, text = told(store.server.address("no_such_database"))
+    assert (code, may_pass) == ("SOURCE_MISMATCH", False) and "no database 'no_such_database'" in text
+    code, may_pass, text = told(store.server.address("postgres", user="nobody_here"))
+    assert (code, may_pass) == ("SOURCE_DENIED", False) and "user and password" in text
+    code, may_pass, text = told(store.dsn + "?sslmode=require")
+    assert (code, may_pass) == ("SOURCE_UNAVAILABLE", True) and "sslmode" in text
+    code, may_pass, text = told("postgresql://me:hidden@host:x y/z")
+    assert (code, may_pass) == ("INVALID_VALUE", False) and "percent-encoded" in text
+    code, may_pass, text = told(store.dsn, table="public.evnts")
+    assert (code, may_pass) == ("SOURCE_MISMATCH", False) and "did you mean 'public.events'" in text
+    code, may_pass, text = told(store.dsn.replace("headwater:", "stranger:"))
+    assert (code, may_pass) == ("SOURCE_DENIED", False) and 'GRANT SELECT ON "public"."events" TO stranger' in text
+
+
+def test_numbers_that_prove_nothing(spark: SparkSession, postgres_server: Server, tmp_path: Path) -> None:
+    """Without a transaction column, the order of numbers is all there is to go by."""
+    store = Store.make(postgres_server)
+    store.run("ALTER SEQUENCE events_global_position_seq CACHE 20")
+    error = error_of(spark, tmp_path, dsn=store.dsn)
+    assert str(error.code) == "UNSUPPORTED" and "CACHE 1" in str(error)
+    store.run("ALTER SEQUENCE events_global_position_seq CACHE 1")
+    store.run("INSERT INTO events (global_position) VALUES (-5)")
+    error = error_of(spark, tmp_path, dsn=store.dsn)
+    assert str(error.code) == "SOURCE_MISMATCH" and "-5" in str(error)
+    store.run("ALTER TABLE events RENAME TO plain; CREATE VIEW events AS SELECT * FROM plain")
+    error = error_of(spark, tmp_path, dsn=store.dsn)
+    assert str(error.code) == "UNSUPPORTED" and "is no table" in str(error)
+
+
+def test_a_table_that_vanishes(spark: SparkSession, postgres_server: Server, tmp_path: Path) -> None:
+    store = Store.make(postgres_server)
+    store.add(1)
+    flow = Flow(spark, tmp_path, {"dsn": store.dsn})
+    assert flow.step() == [1]
+    store.run("DROP TABLE events")
+    with pytest.raises(HeadwaterError, match=r'relation "public.events" does not exist') as caught:
+        flow.step()
+    assert str(caught.value.code) == "SOURCE_MISMATCH"
+
+
+def test_what_the_database_says_no_to_in_the_middle(
+    spark: SparkSession, postgres_server: Server, tmp_path: Path
+) -> None:
+    """Also when Spark's tasks are told so, and not we ourselves."""
+    store = Store.make(postgres_server)
+    store.add(11_000)
+    store.run(
+        "CREATE FUNCTION broken(jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RAISE 'out of ideas'; END $$;"
+        "ALTER TABLE events RENAME TO plain;"
+        "ALTER TABLE plain ADD COLUMN tx xid8, ALTER COLUMN tx SET DEFAULT pg_current_xact_id();"
+        "CREATE VIEW events AS SELECT global_position, event_id, event_type, stream_id, version,"
+        " broken(data) AS data, metadata, created_at, tx FROM plain"
+    )
+    project = Project.make(tmp_path / "shop", store, columns={"transaction": "tx"})
+    ran = project.run()
+    assert ran.code == 1
+    [flow] = ran.events[-1]["flows"]
+    assert "out of ideas" in str(flow["error"]) and "SOURCE_MISMATCH" in str(flow["error"])
+    assert "hidden" not in ran.out + ran.err
+
+
+def test_settings_that_are_refused(store: Store, tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "shop", store, max_connections=1)
+    answer = project.command("check", "--json")
+    assert answer.code == 2 and "2 or more" in answer.out + answer.err
+    project.write("postgresql:///x?host=/tmp")
+    assert project.command("check").code == 0
+
+
+def test_both_clients_are_told_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What libpq takes from `dsn` and its variables, Spark's driver gets under its own names."""
+    monkeypatch.setenv("PGPASSWORD", "hidden")
+    monkeypatch.setenv("PGSSLROOTCERT", "system")
+    dsn = Secret(
+        "postgresql://me@a:1,b:2/the%20db?sslmode=verify-full&target_session_attrs=read-write&options=-c%20x%3D1"
+    )
+    told = jdbc_options(dsn, where=Where("headwater.yml"))
+    assert told["url"] == "jdbc:postgresql://a:1,b:2/the%20db"
+    assert (told["user"], told["password"], told["sslmode"]) == ("me", "hidden", "verify-full")
+    assert told["sslfactory"] == "org.postgresql.ssl.DefaultJavaSSLFactory" and "sslrootcert" not in told
+    assert (told["targetServerType"], told["options"]) == ("primary", "-c x=1")
+    assert "default_transaction_read_only = on" in told["sessionInitStatement"]
+    files = Secret("host=db dbname=x sslrootcert=/ca.crt sslcert=/me.crt sslkey=/me.pk8 connect_timeout=3")
+    told = jdbc_options(files, where=Where("headwater.yml"))
+    assert (told["sslrootcert"], told["sslcert"], told["sslkey"]) == ("/ca.crt", "/me.crt", "/me.pk8")
+    assert (told["url"], told["connectTimeout"]) == ("jdbc:postgresql://db:5432/x", "3")
+    with pytest.raises(HeadwaterError, match="Unix socket"):
+        jdbc_options(Secret("host=/tmp dbname=x"), where=Where("headwater.yml"))
