@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from headwater.changes.operator import Moment
+from headwater.ingest.schemas import parse_ddl
 from headwater.model import WEIGHT
+from headwater.session import local_frame
 
 Row = tuple[Any, ...]
 
@@ -31,7 +35,7 @@ def _order(random: random.Random) -> Row:
         random.choice([None, *(Decimal(n) / 4 for n in range(-8, 40, 5))]),
         random.choice([None, 0, 1, 2, 3]),
         random.choice([None, "a", "b", "c"]),
-        random.choice([None, datetime(2026, random.randint(1, 3), random.randint(1, 28), 12)]),
+        random.choice([None, datetime(2026, random.randint(1, 3), random.randint(1, 28), 12, tzinfo=timezone.utc)]),
         random.choice([None, [], ["x"], ["x", "y"]]),
     )
 
@@ -99,12 +103,22 @@ class States:
 
 
 def frame(spark: SparkSession, name: str, rows: Sequence[Row]) -> DataFrame:
-    return spark.createDataFrame(list(rows), SCHEMAS[name]).coalesce(1)
+    return _local(spark, rows, SCHEMAS[name])
 
 
 def _signed(spark: SparkSession, name: str, came: Sequence[Row], went: Sequence[Row]) -> DataFrame:
     weighted = [(*row, 1) for row in came] + [(*row, -1) for row in went]
-    return spark.createDataFrame(weighted, f"{SCHEMAS[name]}, {WEIGHT} bigint").coalesce(1)
+    return _local(spark, weighted, f"{SCHEMAS[name]}, {WEIGHT} bigint")
+
+
+def _local(spark: SparkSession, rows: Sequence[Row], ddl: str) -> DataFrame:
+    """A frame that lies in the JVM: no Python worker reads it again and again."""
+    declared = parse_ddl(spark, ddl)
+    assert declared is not None
+    schema = to_arrow_schema(declared)
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(list(values), field.type) for values, field in zip(columns, schema, strict=True)]
+    return local_frame(spark, pa.table(arrays, schema=schema))
 
 
 def counted(df: DataFrame) -> dict[str, int]:

@@ -37,7 +37,7 @@ SHAPES: dict[str, str] = {
     # subqueries
     "exists": "SELECT c.id, c.name FROM customers c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer = c.id AND o.qty > 1)",
     "not exists": "SELECT c.id, c.name FROM customers c WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.customer = c.id)",
-    "exists with more": "SELECT a.id FROM items a WHERE EXISTS (SELECT * FROM items b WHERE b.order_id = a.order_id AND b.product <> a.product)",
+    "exists with more": "SELECT a.product FROM items a WHERE EXISTS (SELECT * FROM items b WHERE b.order_id = a.order_id AND b.product <> a.product)",
     "in": "SELECT id FROM orders WHERE customer IN (SELECT id FROM customers WHERE region = 'n')",
     "not in": "SELECT id FROM orders WHERE customer NOT IN (SELECT id FROM customers WHERE rank > 1)",
     "not in, unknown values": "SELECT id FROM orders WHERE qty NOT IN (SELECT rank FROM customers)",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +12,7 @@ from headwater.changes.operator import Moment
 from headwater.changes.query import Query, incremental
 from headwater.changes.run import Run
 from headwater.model import WEIGHT
+from headwater.sql.references import parse_query
 from tests.changes.lab import SCHEMAS, Shop, States, counted
 from tests.changes.shapes import SHAPES
 
@@ -20,7 +20,7 @@ CYCLES = 2
 
 
 @pytest.fixture(scope="module")
-def quick(spark: SparkSession) -> Iterator[SparkSession]:
+def quick(spark: SparkSession) -> SparkSession:
     """A session for many plans over a few rows: nothing is worth compiling."""
     session = spark.newSession()
     for name, value in {
@@ -53,11 +53,12 @@ def test_a_change_is_the_difference_of_the_results(quick: SparkSession, seed: in
 
 def difference(spark: SparkSession, sql: str, states: States) -> DataFrame:
     """The query's two results, as its change."""
+    text = parse_query(sql).sql(dialect="spark")  # as the lake's own front sends it
     parts = []
     for at, weight in ((Moment.NEW, 1), (Moment.OLD, -1)):
         for name in SCHEMAS:
             states.rows(name, at).createOrReplaceTempView(name)
-        parts.append(spark.sql(sql).withColumn(WEIGHT, F.lit(weight).cast("bigint")))
+        parts.append(spark.sql(text).withColumn(WEIGHT, F.lit(weight).cast("bigint")))
     for name, schema in SCHEMAS.items():
         spark.createDataFrame([], schema).createOrReplaceTempView(name)
     return parts[0].union(parts[1])

@@ -6,20 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
     DecimalType,
     IntegralType,
+    LongType,
     StringType,
+    StructField,
+    StructType,
     TimestampNTZType,
     TimestampType,
 )
 
 from headwater.formats.frames import column
+from headwater.session import local_frame
 
 FEW = 10_000
 """Up to so many keys are sent to the scans as literals, where files can be pruned by them."""
@@ -83,29 +89,33 @@ def narrowed(df: DataFrame, keys: Keys) -> DataFrame:
 
 
 def _local(distinct: DataFrame, few: Sequence[tuple[Any, ...]]) -> DataFrame:
-    """The keys as a local relation: what they were computed from is not computed again."""
-    spark, schema = distinct.sparkSession, distinct.schema
-    instants = {f.name for f in schema.fields if isinstance(f.dataType, (TimestampType, TimestampNTZType))}
-    asked = ", ".join(
-        f"`{f.name}` {'bigint' if f.name in instants else f.dataType.simpleString()}" for f in schema.fields
-    )
-    made = spark.createDataFrame(list(few), asked)
-    return made.select(*(_from_literal(column(f.name), f.dataType).alias(f.name) for f in schema.fields))
+    """The keys as a frame that lies in the JVM: what they were computed from is not computed again."""
+    fields = [
+        StructField(f.name, LongType() if _is_instant(f.dataType) else f.dataType) for f in distinct.schema.fields
+    ]
+    schema = to_arrow_schema(StructType(fields))
+    arrays = [pa.array([key[at] for key in few], field.type) for at, field in enumerate(schema)]
+    made = local_frame(distinct.sparkSession, pa.table(arrays, schema=schema))
+    return made.select(*(_from_literal(column(f.name), f.dataType).alias(f.name) for f in distinct.schema.fields))
+
+
+def _is_instant(data_type: DataType) -> bool:
+    return isinstance(data_type, (TimestampType, TimestampNTZType))
 
 
 def _is_literal(data_type: DataType) -> bool:
-    return isinstance(data_type, (*_EXACT, TimestampType, TimestampNTZType))
+    return _is_instant(data_type) or isinstance(data_type, _EXACT)
 
 
 def _as_literal(value: Column, data_type: DataType) -> Column:
     """Instants travel as microseconds: a datetime of Python's has a zone of its own."""
-    if isinstance(data_type, (TimestampType, TimestampNTZType)):
+    if _is_instant(data_type):
         return F.unix_micros(value.cast("timestamp"))
     return value
 
 
 def _from_literal(value: Column, data_type: DataType) -> Column:
-    if isinstance(data_type, (TimestampType, TimestampNTZType)):
+    if _is_instant(data_type):
         return F.timestamp_micros(value).cast(data_type)
     return value
 

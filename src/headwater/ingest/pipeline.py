@@ -83,16 +83,17 @@ class Pipeline:
         extras: StructType,
         functions: Sequence[Registered],
         required: Sequence[str] = (),
-        hidden: Sequence[str] = (),
+        hidden: StructType | None = None,
     ) -> None:
-        """`hidden` are columns of the records that the decoder needs and the topic does not keep."""
+        """`hidden` are columns of the records that the topic itself does not keep: the decoder needs them, or standard
+        columns are made of them."""
         self.topic = topic
         self.extras = extras
         self._source = source
         self._mapped = source.event_columns
         self._functions = functions
         self._required = required
-        self._hidden = hidden
+        self._hidden = hidden or StructType()
         self._made: tuple[str, TopicMapping | None] | None = None
         self._standard: _Standard | None = None
         self._finish: _Finish | None = None
@@ -171,7 +172,8 @@ class Pipeline:
     def _standard_of(self, payload: StructType) -> _Standard:
         """Made once for a schema; see `JsonDecoder`."""
         if self._standard is None or self._standard.payload != payload:
-            columns = standard_columns(payload, self.extras, self._mapped)
+            beside = StructType([*self.extras.fields, *self._hidden.fields])
+            columns = standard_columns(payload, beside, self._mapped)
             why = F.col(PROBLEM)
             for one in columns:
                 told = f"{one.name} can't be read as {one.type.simpleString()}"
@@ -258,7 +260,7 @@ class Pipeline:
         values[INGESTED_AT] = now
         chosen = [values.get(f.name, column(f.name)).cast(f.dataType).alias(f.name) for f in schema.fields]
         chosen += [column(name) for name in (RAW, PROBLEM, UNKNOWN) if name not in schema.names]
-        names = [*self.extras.names, *(name for name in self._hidden if name in df.columns)]
+        names = [*self.extras.names, *(name for name in self._hidden.names if name in df.columns)]
         told = F.to_json(F.struct(*map(column, names))) if names else F.lit(None).cast("string")
         chosen.append(F.when(column(PROBLEM).isNotNull(), told).alias(CONTEXT))
         return schema, chosen

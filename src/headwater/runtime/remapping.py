@@ -67,9 +67,10 @@ def remap(warehouse: Warehouse, topic: str) -> Remapped:
             warehouse, definition, reader, reader.raw_decoder, beside, opened.notes, guard, remembered=False
         )
         extras = [f.name for f in reader.extras.fields if f.name in live.schema().names]
+        recalled = reader.recalled(live.schema().names)
 
         def records(df: DataFrame) -> DataFrame:
-            return df.select(*map(column, (RAW, POSITION, INGESTED_AT, *extras)))
+            return df.select(*map(column, (RAW, POSITION, INGESTED_AT, *extras)), *recalled)
 
         try:
             begun = live.version()

@@ -164,7 +164,7 @@ def topic_target(
     declared = parse_ddl(table.spark, getattr(source, "schema_", None))
     required = [f.name for f in declared.fields if not f.nullable] if declared is not None else []
     return TopicTarget(
-        Pipeline(topic, source, reader.extras, warehouse.project.functions, required, reader.hidden.names),
+        Pipeline(topic, source, reader.extras, warehouse.project.functions, required, reader.hidden),
         decoder,
         table,
         DeadLetters(table.spark, warehouse.around),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +14,7 @@ from headwater.sources.decoding.base import POSITION, RAW, Decoder
 from headwater.storage import Files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 __all__ = [
@@ -138,10 +138,15 @@ class Reader(ABC):
 
     @property
     def hidden(self) -> StructType:
-        """Columns that `read` gives for the decoder alone; dead letters keep them, the topic does not."""
+        """Columns that `read` gives for the decoder and the standard columns alone; dead letters keep them, the topic
+        does not."""
         from pyspark.sql.types import StructType
 
         return StructType()
+
+    def recalled(self, topic: Collection[str]) -> list[Column]:
+        """Hidden columns as a topic's own columns tell them, for rows that are mapped anew."""
+        return []
 
     @abstractmethod
     def next(self, start: Position | None) -> Ahead | None:

@@ -72,12 +72,21 @@ def conjunction(parts: Sequence[exp.Expr]) -> exp.Expr | None:
 
 
 def aggregates_in(expression: exp.Expr, is_aggregate: IsAggregate) -> list[exp.Expr]:
-    """The aggregate calls of an expression, with their FILTER; not those of window functions and subqueries."""
+    """The aggregate calls of an expression, with their FILTER; window functions and subqueries are no such calls, and
+    what stands inside of a window function may be one."""
     found: list[exp.Expr] = []
-    for node in expression.walk(prune=lambda one: isinstance(one, exp.Query) or _is_call(one, is_aggregate)):
-        if isinstance(node, exp.Query) or not _is_call(node, is_aggregate) or isinstance(node.parent, exp.Window):
-            continue
-        found.append(node)
+
+    def visit(node: exp.Expr, of_a_window: bool = False) -> None:
+        if isinstance(node, exp.Query):
+            return
+        if _is_call(node, is_aggregate) and not of_a_window:
+            found.append(node)
+            return
+        through = isinstance(node, exp.Window) or (of_a_window and isinstance(node, exp.Filter))
+        for inner in node.iter_expressions():
+            visit(inner, through and inner is node.this)
+
+    visit(expression)
     return found
 
 
@@ -86,19 +95,11 @@ def has_aggregate(expression: exp.Expr, is_aggregate: IsAggregate) -> bool:
 
 
 def _is_call(node: exp.Expr, is_aggregate: IsAggregate) -> bool:
-    if isinstance(node, exp.Filter):
-        return True
-    if isinstance(node, exp.Window):
-        return False
-    if isinstance(node, exp.WithinGroup):
+    if isinstance(node, (exp.Filter, exp.WithinGroup)):
         return True
     if isinstance(node, exp.AggFunc):
-        return not _is_window_only(node)
+        return not isinstance(node, (exp.Grouping, exp.GroupingId))
     return isinstance(node, exp.Anonymous) and is_aggregate(node.name)
-
-
-def _is_window_only(node: exp.Expr) -> bool:
-    return isinstance(node.parent, exp.Window) and node.parent.this is node
 
 
 def windows_in(expression: exp.Expr) -> list[exp.Window]:

@@ -362,11 +362,8 @@ class Translation:
         else:
             operator = sets.expanded(operator, below, columns, calls, self.names)
         after = Scope([one for one in scope.columns if one.unique in below], scope.outer)
-        for name in below:
-            after.columns.append(Seen("", name, name))
         for name in operator.columns:
-            if name not in below:
-                after.columns.append(Seen("", name, name))
+            after.hide(name)
         rewritten = [_rewritten(value, scope, named, calls, sets.grouping) for value in values]
         return operator, rewritten, after
 
@@ -391,7 +388,7 @@ class Translation:
         for partition, calls in groups.items():
             operator = Window(operator, partition, calls)
         for name in names.values():
-            scope.columns.append(Seen("", name, name))
+            scope.hide(name)
 
         def put(value: exp.Expr) -> exp.Expr:
             holder = exp.Paren(this=value.copy())
@@ -445,8 +442,8 @@ def _rewritten(
     """A value over a group's columns: its aggregates and group expressions, wherever they stand in it."""
     holder = exp.Paren(this=value.copy())
 
-    def visit(node: exp.Expr) -> None:
-        text = _text(node, scope)
+    def visit(node: exp.Expr, of_a_window: bool = False) -> None:
+        text = None if of_a_window else _text(node, scope)
         if text is not None and text in calls:
             node.replace(reference(calls[text]))
             return
@@ -456,8 +453,9 @@ def _rewritten(
         if node.key in ("grouping", "groupingid") and sql(node).lower() in grouping:
             node.replace(grouping[sql(node).lower()].copy())
             return
+        through = isinstance(node, exp.Window) or (of_a_window and isinstance(node, exp.Filter))
         for inner in list(node.iter_expressions()):
-            visit(inner)
+            visit(inner, through and inner is node.this)
 
     visit(holder.this)
     inner = holder.this

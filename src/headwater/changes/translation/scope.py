@@ -18,6 +18,8 @@ class Seen:
     relation: str
     name: str
     unique: str
+    hidden: bool = False
+    """Made for the plan: no star means it."""
 
 
 @dataclass
@@ -29,6 +31,10 @@ class Scope:
 
     def add(self, relation: str, columns: Mapping[str, str]) -> None:
         self.columns += [Seen(relation, name, unique) for name, unique in columns.items()]
+
+    def hide(self, unique: str) -> None:
+        """Know a column that the text has no name for."""
+        self.columns.append(Seen("", unique, unique, hidden=True))
 
     def find(self, parts: list[str]) -> tuple[Seen, list[str]] | None:
         """The column that a dotted name means, and the fields of it that follow."""
@@ -46,7 +52,7 @@ class Scope:
     def of(self, relation: str | None) -> Iterator[Seen]:
         """The columns of one relation, or of all: what a star means."""
         for one in self.columns:
-            if relation is None or _same(one.relation, relation):
+            if not one.hidden and (relation is None or _same(one.relation, relation)):
                 yield one
 
 

@@ -152,6 +152,7 @@ def _scalar(made: Translation, operator: Operator, scope: Scope, query: exp.Expr
         raise NotIncremental("a scalar subquery that is no aggregate", query, "aggregate it: max(…)")
     inner = _decorrelated(made, query, scope, wanted=True, scalar=True)
     [name] = inner.columns
+    scope.hide(name)
     if not inner.links:
         return Join(operator, inner.operator, JoinKind.INNER, ()), reference(name)
     joined = made.join(operator, inner.operator, JoinKind.LEFT, inner.links)

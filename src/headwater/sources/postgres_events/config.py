@@ -13,7 +13,7 @@ from headwater.sources.postgres import CONNECTOR
 from headwater.spec.base import Count, Frozen
 
 ENVELOPE = "_envelope"
-"""The column in which a topic keeps what the store says of an event beside its payload, as it came."""
+"""What the store says of an event beside its payload, as text; the standard columns are made of it."""
 ENVELOPE_FIELDS = ("id", "type", "timestamp", "stream", "tenant", "version")
 
 

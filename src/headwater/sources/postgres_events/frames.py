@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -20,6 +20,16 @@ from headwater.sources.reading import POSITION as POSITION_TEXT
 from headwater.sources.reading import RAW
 
 METADATA_TEXT = "_metadata"
+VERSION_TEXT = "_version"
+"""The version as it came: an upcaster changes `event_version`, and has to find the old one when it is asked again."""
+_BECAME = {
+    "id": "event_id",
+    "type": "event_type",
+    "timestamp": "event_timestamp",
+    "stream": "aggregate_id",
+    "tenant": "tenant_id",
+    "version": VERSION_TEXT,
+}
 DIGITS = 20
 """Of a position as text: 64 bits, so that texts sort as numbers do."""
 PART_ROWS = 20_000
@@ -30,11 +40,29 @@ FETCH_ROWS = 2_000
 
 def extras_of(spec: PostgresEventsSource) -> StructType:
     """What a topic keeps beside the payload."""
-    there = [name for name in ENVELOPE_FIELDS if getattr(spec.columns, name) is not None]
     fields = [StructField(METADATA_TEXT, StringType())] if spec.columns.metadata is not None else []
-    if there:
-        fields.append(StructField(ENVELOPE, StructType([StructField(name, StringType()) for name in there])))
+    if spec.columns.version is not None:
+        fields.append(StructField(VERSION_TEXT, StringType()))
     return StructType(fields)
+
+
+def hidden_of(spec: PostgresEventsSource) -> StructType:
+    """What becomes standard columns."""
+    there = [name for name in ENVELOPE_FIELDS if getattr(spec.columns, name) is not None]
+    envelope = StructType([StructField(name, StringType()) for name in there])
+    return StructType([StructField(ENVELOPE, envelope)] if there else [])
+
+
+def recalled(spec: PostgresEventsSource, topic: Collection[str]) -> list[Column]:
+    """The envelope, from the standard columns that it became."""
+    parts = []
+    for f in hidden_of(spec).fields[:1]:
+        assert isinstance(f.dataType, StructType)
+        for name in f.dataType.names:
+            told = _BECAME[name]
+            value = F.col(told).cast("string") if told in topic else F.lit(None).cast("string")
+            parts.append(value.alias(name))
+    return [F.struct(*parts).alias(ENVELOPE)] if parts else []
 
 
 def payload_bytes(store: Store, database: Database, legs: Sequence[Leg]) -> int:
@@ -60,6 +88,9 @@ def few(spark: SparkSession, store: Store, database: Database, legs: Sequence[Le
     if store.has_metadata:
         names.append(METADATA_TEXT)
         arrays.append(pa.array(rest.pop(0), pa.string()))
+    if "version" in store.envelope:
+        names.append(VERSION_TEXT)
+        arrays.append(pa.array(rest[store.envelope.index("version")], pa.string()))
     if store.envelope:
         names.append(ENVELOPE)
         parts = [pa.array(one, pa.string()) for one in rest]
@@ -86,6 +117,8 @@ def many(spark: SparkSession, store: Store, legs: Sequence[Leg], options: Mappin
     ]
     if store.has_metadata:
         columns.append(F.col(METADATA).alias(METADATA_TEXT))
+    if "version" in store.envelope:
+        columns.append(F.col("_version").alias(VERSION_TEXT))
     if store.envelope:
         columns.append(F.struct(*(F.col(f"_{name}").alias(name) for name in store.envelope)).alias(ENVELOPE))
     return found.select(*columns)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Collection
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from headwater.errors import Code, HeadwaterError, TransientError, UsageError
@@ -16,7 +17,7 @@ from headwater.sources.postgres import place
 from headwater.sources.postgres_events.config import PostgresEventsSource
 from headwater.sources.postgres_events.cuts import Leg, Tracker
 from headwater.sources.postgres_events.database import Database
-from headwater.sources.postgres_events.frames import extras_of, few, many, payload_bytes
+from headwater.sources.postgres_events.frames import extras_of, few, hidden_of, many, payload_bytes, recalled
 from headwater.sources.postgres_events.gaps import ByGaps
 from headwater.sources.postgres_events.snapshots import BySnapshot
 from headwater.sources.postgres_events.store import Store, look_up
@@ -58,6 +59,13 @@ class PostgresEventsReader(Reader):
     @property
     def extras(self) -> StructType:
         return extras_of(self._spec)
+
+    @property
+    def hidden(self) -> StructType:
+        return hidden_of(self._spec)
+
+    def recalled(self, topic: Collection[str]) -> list[Column]:
+        return recalled(self._spec, topic)
 
     def next(self, start: Position | None) -> Ahead | None:
         store, tracker = self._open()

@@ -146,6 +146,8 @@ class Store:
         return quoted(name) if kind.startswith("timestamp with ") else f"{quoted(name)} AT TIME ZONE 'UTC'"
 
     def _path(self, told: str) -> str:
+        if self.types.get(told) == "timestamp with time zone":
+            return f"({quoted(told)} AT TIME ZONE 'UTC')::text"  # with a zone in it, Spark reads it at half the speed
         if told in self.types:
             return f"{quoted(told)}::text"
         column, *rest = told.split(".")
