@@ -115,7 +115,8 @@ def lake(spark: SparkSession, postgres_server: Server, tmp_path_factory: pytest.
             **{f"types_{name}": {"table": "public.types", "format": name} for name in IN_FULL},
             **{f"people_{name}": {"table": "public.people", "format": name, "keep_raw": True} for name in IN_FULL},
             **{f"few_{name}": {"table": "public.few", "format": name} for name in BRIEFLY},
-        }
+        },
+        slot="headwater_lasting",  # slots belong to the server, and other tests have their own
     )
     project.run()
     crm.run(
