@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from headwater.lake import Lake
-from tests.services.postgres import programs, server
+from tests.services.postgres import server
 from tests.sources.cdc_workload import SETUP, TABLES, Writers, expected, found
 
 SCRIPT = Path(__file__).with_name("crashing.py")
@@ -24,7 +24,6 @@ TOPICS |= {"lines_iceberg": ("lines", "iceberg")}
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(programs() is None, reason="there is no Postgres on this machine")
 def test_kills_lose_and_double_no_change(tmp_path: Path, seed: int) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)

@@ -33,10 +33,8 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    from tests.services.postgres import programs, server
+    from tests.services.postgres import server
 
-    if programs() is None:
-        pytest.skip("there is no Postgres on this machine")
     with server() as running:
         yield running
 

@@ -9,7 +9,7 @@ from enum import Enum
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater.changes.keys import Keys, narrowed
+from headwater.changes.keys import Keys, keys_of, narrowed
 from headwater.changes.operator import Moment, Operator, Strategy, shown
 from headwater.changes.run import Run, signed
 from headwater.formats.frames import column
@@ -101,11 +101,11 @@ class Join(Operator):
         return self._by_left(run, came_left).unionByName(self._by_right(run, came_right, Moment.OLD))
 
     def _by_left(self, run: Run, came: DataFrame) -> DataFrame:
-        keys = self._touched(run, [(came, self._left_columns)], self._right_columns)
+        keys = self._touched([(came, self._left_columns)], self._right_columns)
         return self._joined(came, self.right.rows(Moment.NEW, run, keys), weighted=True)
 
     def _by_right(self, run: Run, came: DataFrame, at: Moment) -> DataFrame:
-        keys = self._touched(run, [(came, self._right_columns)], self._left_columns)
+        keys = self._touched([(came, self._right_columns)], self._left_columns)
         return self._joined(self.left.rows(at, run, keys), came, weighted=True)
 
     def _anew(self, run: Run, came_left: DataFrame | None, came_right: DataFrame | None) -> DataFrame:
@@ -115,7 +115,7 @@ class Join(Operator):
             touched.append((came_left, self._left_columns))
         if came_right is not None:
             touched.append((came_right, self._right_columns))
-        keys = self._touched(run, touched, self._left_columns)
+        keys = self._touched(touched, self._left_columns)
         new, old = (self._at(at, run, keys) for at in (Moment.NEW, Moment.OLD))
         return signed(new, old)
 
@@ -138,10 +138,8 @@ class Join(Operator):
     def _right_columns(self) -> list[str]:
         return [pair.right for pair in self._pairs]
 
-    def _touched(
-        self, run: Run, frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]
-    ) -> Keys | None:
-        return run.keys(frames, names) if self._pairs else None
+    def _touched(self, frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]) -> Keys | None:
+        return keys_of(frames, names) if self._pairs else None
 
     def _joined(self, left: DataFrame, right: DataFrame, *, weighted: bool = False) -> DataFrame:
         on: Column | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import TracebackType
 
 from pyspark import StorageLevel
@@ -10,7 +9,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from headwater.changes.keys import Keys, keys_of
 from headwater.changes.operator import Operator, Sources
 from headwater.formats.frames import column
 from headwater.model import WEIGHT
@@ -22,7 +20,6 @@ class Run:
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
         self._changes: dict[int, DataFrame | None] = {}
-        self._keys: dict[tuple[int, ...], Keys] = {}
         self._kept: list[DataFrame] = []
 
     def __enter__(self) -> Run:
@@ -45,10 +42,6 @@ class Run:
         frame.persist(StorageLevel.MEMORY_AND_DISK)
         self._kept.append(frame)
         return frame
-
-    def keys(self, frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]) -> Keys:
-        """The distinct keys of some changes, by names of the caller's choice."""
-        return keys_of(frames, names)
 
 
 def signed(new: DataFrame, old: DataFrame) -> DataFrame:

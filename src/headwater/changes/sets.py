@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
-from headwater.changes.keys import Keys, narrowed
+from headwater.changes.keys import Keys, keys_of, narrowed
 from headwater.changes.operator import Moment, Operator, Strategy
 from headwater.changes.run import Run, signed
 from headwater.formats.frames import column
@@ -37,7 +37,7 @@ class SetOperation(Operator):
         touched = [(came, one.columns) for one in self.inputs if (came := run.change(one)) is not None]
         if not touched:
             return None
-        keys = run.keys(touched, self.columns)
+        keys = keys_of(touched, self.columns)
         return signed(self.rows(Moment.NEW, run, keys), self.rows(Moment.OLD, run, keys))
 
     def _side(self, one: Operator, at: Moment, run: Run, keys: Keys | None) -> DataFrame:

@@ -240,3 +240,8 @@ def channel(table: str) -> str:
     if len(name.encode()) <= 63:
         return name
     return f"headwater.{hashlib.sha256(table.encode()).hexdigest()[:40]}"
+
+
+def quoted(name: str) -> str:
+    """A name as Postgres takes it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'

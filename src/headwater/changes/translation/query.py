@@ -26,6 +26,7 @@ from headwater.changes.translation.expressions import (
 )
 from headwater.changes.translation.grouping import grouping_sets
 from headwater.changes.translation.refusal import NotIncremental
+from headwater.changes.translation.rewriting import for_people, rewritten, with_aliases
 from headwater.changes.translation.scope import Names, Scope, Seen
 from headwater.changes.windows import Window
 
@@ -111,7 +112,7 @@ class Translation:
         from headwater.changes.translation.subqueries import with_condition, with_scalars
 
         self._refuse(select)
-        operator, scope = self._sources(select, outer)
+        operator, scope = self.sources(select, outer)
         where = select.args.get("where")
         if where is not None:
             operator = with_condition(self, operator, scope, where.this)
@@ -122,21 +123,21 @@ class Translation:
         group = select.args.get("group")
         aliases = {name.lower(): value for name, value in chosen}
         if having is not None:
-            extra[0] = _with_aliases(extra[0], aliases, scope)
+            extra[0] = with_aliases(extra[0], aliases, scope)
         values = [value for _, value in chosen]
         operator, values = with_scalars(self, operator, scope, values)
         grouped = group is not None or any(aggregates_in(one, self.is_aggregate) for one in (*values, *extra))
         if grouped:
-            operator, rewritten, scope = self._grouped(operator, scope, group, [*values, *extra], aliases, values)
-            values, extra = rewritten[: len(values)], rewritten[len(values) :]
+            operator, over_groups, scope = self._grouped(operator, scope, group, [*values, *extra], aliases, values)
+            values, extra = over_groups[: len(values)], over_groups[len(values) :]
         if having is not None:
             operator = with_condition(self, operator, scope, extra.pop(0))
         values, extra = list(values), list(extra)
         if qualify is not None:
-            extra = [_with_aliases(extra[0], {n.lower(): v for (n, _), v in zip(chosen, values, strict=True)}, scope)]
+            extra = [with_aliases(extra[0], {n.lower(): v for (n, _), v in zip(chosen, values, strict=True)}, scope)]
         operator, values, extra = self._windowed(operator, scope, values, extra)
         for condition in extra:
-            operator = self._filtered(operator, resolved(condition, scope))
+            operator = self.filtered(operator, resolved(condition, scope))
         made = self._projected(operator, scope, [(n, v) for (n, _), v in zip(chosen, values, strict=True)])
         if select.args.get("distinct") is not None:
             if select.args["distinct"].args.get("on"):
@@ -158,7 +159,7 @@ class Translation:
             if select.args.get(name):
                 raise NotIncremental(what)
 
-    def _sources(self, select: exp.Select, outer: Scope | None) -> tuple[Operator, Scope]:
+    def sources(self, select: exp.Select, outer: Scope | None) -> tuple[Operator, Scope]:
         """FROM with its joins and lateral views."""
         scope = Scope(outer=outer)
         from_ = select.args.get("from_") or select.args.get("from")
@@ -364,8 +365,8 @@ class Translation:
         after = Scope([one for one in scope.columns if one.unique in below], scope.outer)
         for name in operator.columns:
             after.hide(name)
-        rewritten = [_rewritten(value, scope, named, calls, sets.grouping) for value in values]
-        return operator, rewritten, after
+        over_groups = [rewritten(value, scope, named, calls, sets.grouping) for value in values]
+        return operator, over_groups, after
 
     def _windowed(
         self, operator: Operator, scope: Scope, values: list[exp.Expr], extra: list[exp.Expr]
@@ -400,12 +401,9 @@ class Translation:
 
         return operator, [put(one) for one in values], [put(one) for one in extra]
 
-    def _filtered(self, operator: Operator, condition: exp.Expr) -> Operator:
-        return Filter(operator, sql(condition), _for_people(condition))
-
     def filtered(self, operator: Operator, condition: exp.Expr) -> Operator:
         """The rows for which a resolved condition holds."""
-        return self._filtered(operator, condition)
+        return Filter(operator, sql(condition), for_people(condition))
 
     def _projected(self, operator: Operator, scope: Scope, chosen: Sequence[tuple[str, exp.Expr]]) -> Made:
         values: dict[str, str] = {}
@@ -430,64 +428,3 @@ def _narrowed(made: Made) -> Operator:
     if made.operator.columns == wanted:
         return made.operator
     return Project(made.operator, {name: sql(reference(name)) for name in wanted}, {name: name for name in wanted})
-
-
-def _rewritten(
-    value: exp.Expr,
-    scope: Scope,
-    keys: Mapping[str, str],
-    calls: Mapping[str, str],
-    grouping: Mapping[str, exp.Expr],
-) -> exp.Expr:
-    """A value over a group's columns: its aggregates and group expressions, wherever they stand in it."""
-    holder = exp.Paren(this=value.copy())
-
-    def visit(node: exp.Expr, of_a_window: bool = False) -> None:
-        text = None if of_a_window else _text(node, scope)
-        if text is not None and text in calls:
-            node.replace(reference(calls[text]))
-            return
-        if text is not None and text in keys:
-            node.replace(reference(keys[text]))
-            return
-        if node.key in ("grouping", "groupingid") and sql(node).lower() in grouping:
-            node.replace(grouping[sql(node).lower()].copy())
-            return
-        through = isinstance(node, exp.Window) or (of_a_window and isinstance(node, exp.Filter))
-        for inner in list(node.iter_expressions()):
-            visit(inner, through and inner is node.this)
-
-    visit(holder.this)
-    inner = holder.this
-    assert isinstance(inner, exp.Expr)
-    return inner
-
-
-def _text(node: exp.Expr, scope: Scope) -> str | None:
-    if isinstance(node, (exp.Identifier, exp.Query, exp.Where, exp.Order)):
-        return None
-    try:
-        return sql(resolved(node, scope))
-    except NotIncremental:
-        return None
-
-
-def _with_aliases(condition: exp.Expr, aliases: Mapping[str, exp.Expr], scope: Scope) -> exp.Expr:
-    """HAVING and QUALIFY may name a column of the result; those of the sources come first."""
-    holder = exp.Paren(this=condition)
-    for column in list(holder.find_all(exp.Column)):
-        if column.find_ancestor(exp.Query) is not None or column.table:
-            continue
-        found = aliases.get(column.name.lower())
-        if found is not None and scope.find([column.name]) is None:
-            column.replace(exp.paren(found.copy()))
-    inner = holder.this
-    assert isinstance(inner, exp.Expr)
-    return inner
-
-
-def _for_people(condition: exp.Expr) -> str:
-    shown = condition.copy()
-    for column in shown.find_all(exp.Column):
-        column.set("this", exp.to_identifier(column.name.rsplit("#", 1)[0]))
-    return shown.sql(dialect="spark")

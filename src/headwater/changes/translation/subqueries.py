@@ -179,8 +179,7 @@ def _decorrelated(made: Translation, query: exp.Expr, scope: Scope, *, wanted: b
         return _Inner(plain_.operator, [unique for _, unique in plain_.columns], [])
     where = query.args.get("where")
     parts = list(conjuncts(where.this)) if where is not None else []
-    trial, inside = made._sources(query.copy(), scope)
-    del trial
+    _, inside = made.sources(query.copy(), scope)
     linking = [one for one in parts if _is_linked(one, inside, scope)]
     if not linking:
         found = made.query(query)
@@ -218,8 +217,6 @@ def _decorrelated(made: Translation, query: exp.Expr, scope: Scope, *, wanted: b
             if at is not None:
                 column.replace(reference(names[len(chosen) + at]))
             else:
-                seen = scope.find(parts_of(column))
-                assert seen is not None
                 column.replace(resolved(column, scope))
         links.append(copy.this)
     empty = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from headwater.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
-from headwater.sources.postgres import connect, place, translated
+from headwater.sources.postgres import connect, place, quoted, translated
 from headwater.sources.postgres_cdc.config import PostgresCdcSource
 
 if TYPE_CHECKING:
@@ -67,10 +67,6 @@ def show_lsn(lsn: int) -> str:
 def parse_lsn(text: str) -> int:
     high, _, low = text.partition("/")
     return int(high, 16) << 32 | int(low, 16)
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def quoted_table(table: str) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from headwater.session import local_frame
 from headwater.sources.postgres_cdc.spool import SCHEMA
 from headwater.storage import Files
 
@@ -84,14 +83,3 @@ class _Writer:
             self._notes.write_atomic(f"{self._folder}/{self._files:06d}.parquet", content)
             self._files, self._bytes = self._files + 1, 0
             self._writer = self._buffer = None
-
-
-def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """Rows of this process as a frame that lies in the JVM, without a Python worker."""
-    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
-    with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
-        with pa.ipc.new_stream(file.name, rows.schema) as writer:
-            writer.write_table(rows)
-        jvm: Any = spark._jvm
-        batches = jvm.PythonSQLUtils.readArrowStreamFromFile(file.name)
-        return DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, schema.json(), spark._jsparkSession), spark)

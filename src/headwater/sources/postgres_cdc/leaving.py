@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headwater.sources.postgres import quoted
 from headwater.sources.postgres_cdc.acknowledged import Acknowledged
 from headwater.sources.postgres_cdc.config import PostgresCdcSource
-from headwater.sources.postgres_cdc.database import Database, quoted
+from headwater.sources.postgres_cdc.database import Database
 from headwater.storage import Files
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headwater.sources.base import SourceSpec
+from headwater.sources.postgres import quoted
 from headwater.sources.postgres_cdc import tables
 from headwater.sources.postgres_cdc.config import PostgresCdcSource
-from headwater.sources.postgres_cdc.database import Database, quoted, quoted_table
+from headwater.sources.postgres_cdc.database import Database, quoted_table
 from headwater.sources.preparing import Preparation, Statement
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from headwater.errors import Code, IntegrityError, TerminalError
+from headwater.session import local_frame
 from headwater.sources.decoding.base import Decoder
 from headwater.sources.postgres_cdc import snapshot, tables
 from headwater.sources.postgres_cdc.acknowledged import Acknowledged
@@ -22,7 +23,7 @@ from headwater.sources.postgres_cdc.changes import position
 from headwater.sources.postgres_cdc.config import PostgresCdcSource
 from headwater.sources.postgres_cdc.database import Database, Lost, parse_lsn, show_lsn
 from headwater.sources.postgres_cdc.decoder import RELATION, CdcDecoder
-from headwater.sources.postgres_cdc.frames import local_frame, staged_frame
+from headwater.sources.postgres_cdc.frames import staged_frame
 from headwater.sources.postgres_cdc.hub import Hub, close_hub, open_hub
 from headwater.sources.postgres_cdc.relations import RelationLog, TypeCatalog
 from headwater.sources.reading import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.errors import Code, TransientError
-from headwater.sources.postgres import jdbc_options
+from headwater.sources.postgres import jdbc_options, quoted
 from headwater.sources.postgres_cdc.changes import ODD
-from headwater.sources.postgres_cdc.database import TEXT, Database, parse_lsn, quoted, quoted_table
+from headwater.sources.postgres_cdc.database import TEXT, Database, parse_lsn, quoted_table
 from headwater.sources.postgres_cdc.relations import AFTER, Relation, TableColumn, TypeCatalog
 from headwater.sources.postgres_cdc.tables import Followed, find, published, require
 from headwater.sources.postgres_cdc.types import PgType

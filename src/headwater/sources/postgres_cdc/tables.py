@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
-from headwater.sources.postgres_cdc.database import Database, quoted, quoted_table
+from headwater.sources.postgres import quoted
+from headwater.sources.postgres_cdc.database import Database, quoted_table
 
 if TYPE_CHECKING:
     import psycopg

@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.session import local_frame
-from headwater.sources.postgres import jdbc_options
+from headwater.sources.postgres import jdbc_options, quoted
 from headwater.sources.postgres_events.config import ENVELOPE, ENVELOPE_FIELDS, PostgresEventsSource
 from headwater.sources.postgres_events.cuts import Leg
 from headwater.sources.postgres_events.database import Database
-from headwater.sources.postgres_events.store import METADATA, PAYLOAD, POSITION, Store, quoted
+from headwater.sources.postgres_events.store import METADATA, PAYLOAD, POSITION, Store
 from headwater.sources.reading import POSITION as POSITION_TEXT
 from headwater.sources.reading import RAW
 

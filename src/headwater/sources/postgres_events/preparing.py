@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headwater.sources.base import SourceSpec
-from headwater.sources.postgres import channel, connect, translating
+from headwater.sources.postgres import channel, connect, quoted, translating
 from headwater.sources.postgres_events.config import PostgresEventsSource
 from headwater.sources.postgres_events.database import Database
-from headwater.sources.postgres_events.store import Store, look_up, quoted
+from headwater.sources.postgres_events.store import Store, look_up
 from headwater.sources.preparing import Preparation, Statement
 
 COLUMN = "tx"

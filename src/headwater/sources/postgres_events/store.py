@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.errors import Code, UsageError, did_you_mean, nearest
-from headwater.sources.postgres import place
+from headwater.sources.postgres import place, quoted
 from headwater.sources.postgres_events.config import ENVELOPE_FIELDS, PostgresEventsSource
 from headwater.sources.postgres_events.database import Database
 
@@ -249,10 +249,6 @@ def _check_path(spec: PostgresEventsSource, table: str, types: Mapping[str, str]
             where=spec.where,
             hint="a path needs a column of type json or jsonb" + may_be_null,
         )
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _array(parts: Iterable[str]) -> str:
