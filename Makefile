@@ -15,7 +15,7 @@ WORKERS ?= 2
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install lint format test demo lock lock-connectors clean
+.PHONY: help install lint format test test-views-full demo lock lock-connectors clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,10 @@ format: install ## let ruff put the code in order
 
 test: install ## all tests; ARGS="-k delta" to choose, WORKERS=0 for one process
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope $(ARGS)
+
+test-views-full: install ## every shape of view, 100 random cycles in Delta, and the workloads at a larger scale (hours)
+	HEADWATER_VIEWS_CYCLES=$(or $(CYCLES),100) HEADWATER_TPCH_SCALE=$(or $(SCALE),0.01) \
+	  $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope tests/views $(ARGS)
 
 demo: install ## run the demo project end to end
 	$(BIN)/headwater demo

@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 
     from headwater.formats.base import Surroundings
 
-TINY = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
-"""For queries over a handful of rows."""
+TINY = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""For queries over a handful of rows: nothing is worth compiling."""
 
 SEED = int(os.environ.get("HEADWATER_SEED", "20240229"))
 

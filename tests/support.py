@@ -14,6 +14,13 @@ from unittest.mock import patch
 
 from headwater.cli.main import main
 
+COLD = (
+    "{spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC', "
+    "spark.sql.codegen.wholeStage: 'false', "
+    "spark.sql.codegen.factoryMode: NO_CODEGEN, spark.sql.shuffle.partitions: '1', spark.sql.adaptive.enabled: 'false'}"
+)
+"""Settings of a Spark that begins cold and lives for seconds: compiling would take most of them."""
+
 
 @dataclass(frozen=True)
 class Answer:

@@ -82,7 +82,20 @@ class Code(Enum):
     LEASE_LOST = "The flow has been taken over by another runner; nothing more is written here."
     CHECKPOINT_LOST = "A streaming query's checkpoint is not the one that its table was written by."
     DUPLICATE_KEY = "A batch has several rows for one key."
+    DESTRUCTIVE_CHANGE = "The project has changed in a way that takes rows away, and nobody has said that it may."
+    NULL_KEY = "A row has no value for one of its keys."
+    NO_SEQUENCE = "A change has no value that orders it."
+    NOT_INCREMENTAL = "A view can't be kept incrementally, and its policy does not let it be computed anew."
+    VIEW_STALE = "A view is older than its reader accepts."
     TRANSFORM_FAILED = "A @transform failed, or what it gives can't be kept."
+
+    # queries
+    UNKNOWN_COLUMN = "A query names a column that is not there."
+    UNKNOWN_FUNCTION = "A query calls a function that is not there."
+    NOT_ALLOWED = "A statement does what may not be done where it was given."
+    QUERY_LIMIT = "A query takes more time, rows, bytes or memory than it was given."
+    CANCELLED = "A query was cancelled."
+    QUERY_FAILED = "A query failed in the middle of its result."
 
     # anything else
     USAGE = "The command was not used as it is meant to be."
@@ -96,9 +109,10 @@ class Where:
     file: str
     line: int | None = None
     path: str | None = None
+    column: int | None = None
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
         return place if self.path is None else f"{place} {self.path}"
 
 
@@ -110,6 +124,8 @@ class Problem:
     message: str
     where: Where | None = None
     hint: str | None = None
+    excerpt: str | None = None
+    """The line of the text with a caret under the place."""
 
     def __str__(self) -> str:
         text = self.message if self.where is None else f"{self.where}: {self.message}"
@@ -122,9 +138,17 @@ class HeadwaterError(Exception):
 
     exit_code = 1
 
-    def __init__(self, code: Code, message: str, *, where: Where | None = None, hint: str | None = None) -> None:
-        self.problem = Problem(code, message, where, hint)
-        super().__init__(str(self.problem))
+    def __init__(
+        self,
+        code: Code,
+        message: str,
+        *,
+        where: Where | None = None,
+        hint: str | None = None,
+        excerpt: str | None = None,
+    ) -> None:
+        self.problem = Problem(code, message, where, hint, excerpt)
+        super().__init__(str(self.problem) if excerpt is None else f"{self.problem}\n{excerpt}")
 
     @property
     def code(self) -> Code:

@@ -108,6 +108,10 @@ class Ledger:
         if intent.step % KEPT_INTENTS == KEPT_INTENTS - 1:
             self._prune()
 
+    def take_back(self, intent: Intent) -> None:
+        """There was nothing to do."""
+        self._files.delete(self._path(intent.epoch, intent.step))
+
     def _numbers(self) -> list[tuple[int, int]]:
         if not self._files.exists(self._folder):
             return []

@@ -6,25 +6,30 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from headwater.errors import Code, ProjectError, UsageError, did_you_mean
-from headwater.formats.base import Address, Capability, SparkTable
-from headwater.model import At, Commit, Kind, Version
+from headwater.formats.base import Address, SparkTable
+from headwater.model import Kind
 from headwater.project.check import check_project
 from headwater.project.definition import Project
 from headwater.project.loader import load_project
-from headwater.spec import Topic, layout_of
+from headwater.relations import MaterializedView, Relation
+from headwater.runtime.settings import Settings
+from headwater.sql.names import FUNCTIONS, resolve
+from headwater.sql.references import parse_reference
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from headwater.deadletters import DeadLetters
+    from headwater.query.answering import Engine
+    from headwater.query.limits import Limits, Stopping
     from headwater.query.result import Result
     from headwater.runtime.door import Answers
     from headwater.runtime.reports import FlowEvent, FlowReport
-    from headwater.sources.append.records import Rows
+    from headwater.views.records import Refreshed
 
 
 class Lake:
@@ -36,6 +41,7 @@ class Lake:
             raise ProjectError(problems)
         self.project = project
         self._warehouse = Warehouse(project)
+        self.settings = Settings()
 
     @classmethod
     def open(cls, path: Path | str = ".", target: str | None = None) -> Lake:
@@ -95,8 +101,22 @@ class Lake:
     def table(self, name: str) -> Relation:
         return Relation(self._warehouse, Kind.TABLE, name)
 
-    def view(self, name: str) -> Relation:
-        return Relation(self._warehouse, Kind.VIEW, name)
+    def view(self, name: str) -> MaterializedView:
+        return MaterializedView(self._warehouse, Kind.VIEW, name)
+
+    def relation(self, name: str) -> Relation:
+        """A topic, table or view as SQL names it: `orders`, `tables.orders`, `mv('orders')`."""
+        reference = parse_reference(name)
+        kind = resolve(reference, {kind: self._warehouse.names(kind) for kind in Kind})
+        return Relation(self._warehouse, kind, reference.name)
+
+    def names(self) -> dict[str, list[str]]:
+        """Every relation, by the word that SQL has for its kind: `topic`, `table`, `mv`."""
+        return {word: self._warehouse.names(kind) for word, kind in FUNCTIONS.items()}
+
+    def columns(self, kind: str, name: str) -> list[str]:
+        """The columns of a relation by the word for its kind, as far as they are known without Spark."""
+        return self._warehouse.columns(FUNCTIONS[kind], name)
 
     def foreign(self, format: str, *, path: str | None = None, table: str | None = None) -> SparkTable:
         """Somebody else's table, by path or by name in a catalog: `foreign("iceberg", table="lake.sales.orders")`."""
@@ -107,6 +127,51 @@ class Lake:
     def topics(self) -> list[dict[str, Any]]:
         """Every topic: where it comes from, where it is, and whether it has data."""
         return [self.topic(name).summary() for name in self._warehouse.names(Kind.TOPIC)]
+
+    def tables(self) -> list[dict[str, Any]]:
+        """Every table: what keeps it, where it is, and whether it has data."""
+        return [self.table(name).summary() for name in self._warehouse.names(Kind.TABLE)]
+
+    def views(self) -> list[dict[str, Any]]:
+        """Every view: how it is kept, and how its last refresh went."""
+        from headwater.runtime.viewing import list_views
+
+        return list_views(self._warehouse)
+
+    def create_view(
+        self,
+        name: str,
+        sql: str,
+        *,
+        mode: str | None = None,
+        every: str | timedelta | None = None,
+        max_staleness: str | timedelta | None = None,
+        policy: str = "auto",
+        format: str | None = None,
+        partition_by: Sequence[str] = (),
+        description: str = "",
+        replace: bool = False,
+    ) -> Refreshed:
+        """Make a view and build it; with `replace` beside the one of its name, whose place it takes."""
+        from headwater.runtime.viewing import create_view, refresh_of
+
+        refresh = refresh_of(mode=mode, every=every, max_staleness=max_staleness, policy=policy)
+        return create_view(
+            self._warehouse,
+            name,
+            sql,
+            refresh,
+            replace=replace,
+            format=format,
+            partition_by=partition_by,
+            description=description,
+        )
+
+    def drop_view(self, name: str, *, if_exists: bool = False) -> dict[str, Any]:
+        """Drop a view with its table; refused while another one reads it."""
+        from headwater.runtime.viewing import drop_view
+
+        return drop_view(self._warehouse, name, if_exists=if_exists)
 
     def dead_letters(
         self, topic: str | None = None, limit: int = 100, reason: str | None = None
@@ -159,11 +224,33 @@ class Lake:
 
     # --- work
 
-    def sql(self, query: str) -> Result:
-        """The answer to a SELECT over `topic('x')`, `table('x')`, `mv('x')`."""
-        from headwater.query.spark import answer
+    def sql(
+        self,
+        statement: str,
+        *,
+        engine: Engine | None = None,
+        limit: int | None = None,
+        limits: Limits | None = None,
+        stopping: Stopping | None = None,
+        read_only: bool = False,
+    ) -> Result:
+        """The answer to a query over `topic('x')`, `table('x')`, `mv('x')`, or to any other statement.
 
-        return answer(self._warehouse, query)
+        `limit` gives a query's first rows, `limits` what it may take, `stopping` a switch to cancel it by. `read_only`
+        refuses whatever is not a question about the lake's own relations, by functions that reach no further.
+        """
+        from headwater.runtime.statements import execute
+
+        return execute(
+            self._warehouse,
+            statement,
+            self.settings,
+            engine=engine,
+            limit=limit,
+            limits=limits,
+            stopping=stopping,
+            read_only=read_only,
+        )
 
     def run(
         self,
@@ -175,8 +262,10 @@ class Lake:
         stopping: threading.Event | None = None,
         on_ready: Callable[[Sequence[FlowReport]], None] | None = None,
         answers: Answers | None = None,
+        apply: bool = False,
     ) -> list[FlowReport]:
-        """Run flows until they are up to date (`once`), or until `stopping` is set.
+        """Run flows until they are up to date (`once`), or until `stopping` is set. `apply`: also where the project
+        has changed in a way that takes rows away.
 
         `on_event` is called, from the flows' threads, with everything that happens to them; `on_ready` when they
         begin, with the reports that they keep. `answers` runs the commands of other terminals meanwhile.
@@ -184,9 +273,16 @@ class Lake:
         from headwater.runtime.runner import Runner
 
         runner = Runner(self._warehouse, every, once, stopping=stopping or threading.Event(), answers=answers)
+        runner.apply = apply
         runner.on_event = on_event or runner.on_event
         runner.on_ready = on_ready or runner.on_ready
         return runner.run(flows)
+
+    def plan(self) -> list[dict[str, Any]]:
+        """What a run would do to the lake: create, change, rebuild; why, and what that reads."""
+        from headwater.runtime.planning import planned
+
+        return planned(self._warehouse)
 
     def status(self) -> list[dict[str, Any]]:
         """How every flow is, without Spark, and also while another process runs it."""
@@ -211,126 +307,3 @@ class Lake:
         from headwater.runtime import control
 
         return control.start_over(self._warehouse, flow, empty=empty)
-
-
-class Relation:
-    """A topic, table or view of the lake."""
-
-    def __init__(self, warehouse: Warehouse, kind: Kind, name: str) -> None:
-        if name not in warehouse.names(kind):
-            raise warehouse.unknown(kind, name)
-        self._warehouse = warehouse
-        self.kind = kind
-        self.name = name
-
-    def append(self, rows: Rows, key: str | None = None, *, wait: bool = True) -> dict[str, Any]:
-        """Hand rows to a topic whose source is `append`; returns when it has them, or without `wait` when they are
-        durable. The same rows again with the same key are not taken twice."""
-        from headwater.runtime.appending import append
-
-        if self.kind is not Kind.TOPIC:
-            raise UsageError(Code.USAGE, f"rows are appended to topics; '{self.name}' is a {self.kind.value}")
-        return append(self._warehouse, self.name, rows, key=key, wait=wait)
-
-    def drop(self, *, dead_letters: bool = False, slot: bool = False) -> dict[str, Any]:
-        """Drop a topic that no runner holds: its table and all that its flow remembers; with `dead_letters` those too,
-        with `slot` the replication slot and publication that only it has used."""
-        from dataclasses import asdict
-
-        from headwater.runtime.dropping import drop
-
-        if self.kind is not Kind.TOPIC:
-            raise UsageError(Code.USAGE, f"only topics can be dropped so far; '{self.name}' is a {self.kind.value}")
-        return asdict(drop(self._warehouse, self.name, dead_letters=dead_letters, slot=slot))
-
-    def remap(self) -> dict[str, Any]:
-        """Make a topic's rows anew from `_raw`, by today's selection and mapping; older versions stay."""
-        from dataclasses import asdict
-
-        from headwater.runtime.remapping import remap
-
-        return asdict(remap(self._warehouse, self.name))
-
-    def schemas(self) -> list[dict[str, Any]]:
-        """Every version of a topic's payload, with what brought it; oldest first."""
-        from headwater.runtime.topics import schemas_of
-
-        return [version.described() for version in schemas_of(self._warehouse, self.name).versions()]
-
-    def df(self, version: At | None = None) -> DataFrame:
-        """Its rows, at a version or time."""
-        return self._table().read(version)
-
-    def changes(self, start: Version | None, end: Version) -> DataFrame:
-        """Signed changes between two versions, in the column `_weight`."""
-        return self._table().changes(start, end)
-
-    def history(self, limit: int | None = None) -> list[Commit]:
-        """Its versions and what made them, newest first."""
-        return self._table().history(limit)
-
-    def version_at(self, at: At) -> Version:
-        return self._table().version_at(at)
-
-    def read_stream(self, *, changes: bool = False, start: At | None = None, consumer: str = "stream") -> DataFrame:
-        """A streaming DataFrame for a query of your own."""
-        return self._table().read_stream(changes=changes, start=start, consumer=consumer)
-
-    def sink(
-        self, name: str, *, mode: Literal["append", "upsert"] = "append", epoch: int = 1
-    ) -> Callable[[DataFrame, int], None]:
-        """An exactly-once sink for `writeStream.foreachBatch`; `name` stands for one query and its checkpoint.
-
-        A query that lost its checkpoint is refused (CHECKPOINT_LOST) until `epoch` is raised. A table that has no data
-        yet is made from the first rows.
-        """
-        from headwater.tables.sink import sink
-
-        definition = self._warehouse.project.relations(self.kind).get(self.name)
-        if definition is None:
-            return sink(self._table(), f"{self.kind.plural}.{self.name}.{name}", mode=mode, epoch=epoch)
-        return sink(
-            self._warehouse.table(self.kind, self.name),
-            f"{self.kind.plural}.{self.name}.{name}",
-            mode=mode,
-            epoch=epoch,
-            layout=layout_of(definition),
-            created=lambda: self._warehouse.remember(self.kind, self.name),
-        )
-
-    def summary(self) -> dict[str, Any]:
-        """What is known of it without Spark."""
-        record = self._warehouse.record(self.kind, self.name)
-        definition = self._warehouse.project.relations(self.kind).get(self.name)
-        return {
-            "name": self.name,
-            "from": definition.from_ if isinstance(definition, Topic) else None,
-            "format": self._warehouse.format(self.kind, self.name).name,
-            "location": str(self._warehouse.address(self.kind, self.name)),
-            "created_at": None if record is None else record.created_at,
-            "description": definition.description if definition is not None else "",
-        }
-
-    def describe(self) -> dict[str, Any]:
-        """What it is, its columns, its latest version and its size."""
-        table = self._table()
-        layout = table.layout()
-        found = {
-            **self.summary(),
-            "version": table.version(),
-            "partition_by": list(layout.partition_by),
-            "columns": [{"name": f.name, "type": f.dataType.simpleString()} for f in table.schema().fields],
-        }
-        if self.kind is Kind.TOPIC:
-            found["schemas"] = self.schemas()
-        if table.format.can(Capability.FILES):
-            files = table.files()
-            found |= {
-                "rows": sum(f.rows or 0 for f in files),
-                "files": len(files),
-                "bytes": sum(f.bytes for f in files),
-            }
-        return found
-
-    def _table(self) -> SparkTable:
-        return self._warehouse.existing(self.kind, self.name)

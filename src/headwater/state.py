@@ -6,6 +6,8 @@ It can be rebuilt from the lake, but for what people have told flows to do (paus
 from __future__ import annotations
 
 import json
+import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -39,6 +41,9 @@ _relations = sa.Table(
     sa.Column("origin", sa.String, nullable=False),
     sa.Column("definition", sa.String, nullable=False),
     sa.Column("created_at", sa.String, nullable=False),
+    sa.Column("shown", sa.String),
+    sa.Column("statement", sa.String),
+    sa.Column("made_from", sa.String),
 )
 
 _leases = sa.Table(
@@ -82,6 +87,16 @@ class RelationRecord:
     origin: str = "project"
     definition: str = ""
     created_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    shown: str | None = None
+    """How its stored rows are shown: a query over STORED in Spark's SQL; None: as they are."""
+    statement: str | None = None
+    """The definition as JSON, of one that was made by a statement (`origin` is `statement`)."""
+    made_from: str | None = None
+    """The project's definition that it was last kept by, as JSON; None: of a release that did not say."""
+
+
+STORED = "headwater_stored"
+"""What stands for the stored table in `shown`."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +124,8 @@ class State:
 
     def __init__(self, url: str) -> None:
         self._shared = not url.startswith("sqlite")
+        self._watch: sqlite3.Connection | None = None
+        self._watching = threading.Lock()
         if self._shared:
             require_extra("postgres", "psycopg")
             self._engine = sa.create_engine(_with_driver(url), pool_pre_ping=True)
@@ -147,6 +164,9 @@ class State:
                     origin=record.origin,
                     definition=record.definition,
                     created_at=record.created_at.isoformat(),
+                    shown=record.shown,
+                    statement=record.statement,
+                    made_from=record.made_from,
                 )
             )
 
@@ -238,7 +258,24 @@ class State:
             connection.execute(sa.delete(_statuses).where(_statuses.c.flow.in_(list(statuses))))
             connection.execute(sa.insert(_statuses), rows)
 
+    def stamp(self) -> object | None:
+        """Another one after every write, by whoever; None where that can't be told at once."""
+        if self._shared or self._engine.url.database is None:
+            return None
+        try:
+            with self._watching:
+                if self._watch is None:
+                    self._watch = sqlite3.connect(self._engine.url.database, check_same_thread=False, timeout=BUSY)
+                number: int = self._watch.execute("PRAGMA data_version").fetchone()[0]
+                return number
+        except sqlite3.Error:
+            return None
+
     def close(self) -> None:
+        with self._watching:
+            if self._watch is not None:
+                self._watch.close()
+                self._watch = None
         self._engine.dispose()
 
     def _create(self) -> None:
@@ -247,6 +284,11 @@ class State:
             _metadata.create_all(self._engine)
         except SQLAlchemyError:
             _metadata.create_all(self._engine)
+        for table in _metadata.tables.values():  # a database of an earlier release may lack some columns
+            known = {column["name"] for column in sa.inspect(self._engine).get_columns(table.name)}
+            for missing in (column for column in table.columns if column.name not in known):
+                with self._engine.begin() as connection:
+                    connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {missing.name} VARCHAR"))
 
     def _lease_records(self, *where: sa.ColumnElement[bool]) -> list[LeaseRecord]:
         with self._doing("read"), self._engine.connect() as connection:
@@ -281,4 +323,7 @@ def _record(row: sa.RowMapping) -> RelationRecord:
         origin=row["origin"],
         definition=row["definition"],
         created_at=datetime.fromisoformat(row["created_at"]),
+        shown=row["shown"],
+        statement=row["statement"],
+        made_from=row["made_from"],
     )

@@ -5,25 +5,31 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from headwater.errors import Code, UsageError, did_you_mean
+import sqlglot
+from sqlglot import exp
+
+from headwater.errors import Code, HeadwaterError, Unsupported, UsageError, Where, did_you_mean
 from headwater.formats.base import Address, Format, SparkTable, Surroundings
 from headwater.formats.recognising import found_in
 from headwater.formats.registry import FORMATS
 from headwater.logs import log_to
-from headwater.model import Kind
+from headwater.model import WEIGHT, At, Kind
 from headwater.objectstores import storage_needs
 from headwater.progress import byte_bar, say
 from headwater.project.definition import Project
 from headwater.session import SessionNeeds, activate, close_session, is_running, open_session
 from headwater.sources.table.config import TableSource
-from headwater.spec import Relation, Topic
-from headwater.state import RelationRecord, State
+from headwater.spec import Relation, Topic, View
+from headwater.spec.base import placed
+from headwater.state import STORED, RelationRecord, State
 from headwater.storage import Files
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Warehouse:
@@ -37,6 +43,9 @@ class Warehouse:
         self._state: State | None = None
         self._lock = threading.RLock()
         self._foreign_formats: set[str] = set()
+        self._refreshes = threading.BoundedSemaphore(project.settings.runtime.max_concurrent_refreshes)
+        self.committed = threading.Condition()
+        """Notified by every commit that a flow of this process makes."""
 
     @property
     def files(self) -> Files:
@@ -94,10 +103,14 @@ class Warehouse:
         return sorted({*self.project.relations(kind), *recorded})
 
     def definition(self, kind: Kind, name: str) -> Relation:
+        """What the project says of a relation, or the statement that made it."""
         found = self.project.relations(kind).get(name)
-        if found is None:
-            raise self.unknown(kind, name)
-        return found
+        if found is not None:
+            return found
+        record = self.record(kind, name)
+        if kind is Kind.VIEW and record is not None and record.statement is not None:
+            return placed(View.model_validate_json(record.statement), name, Where("statement"))
+        raise self.unknown(kind, name)
 
     def record(self, kind: Kind, name: str) -> RelationRecord | None:
         return self.state.relation(kind, name)
@@ -137,6 +150,53 @@ class Warehouse:
             )
         return table
 
+    def rows(self, kind: Kind, name: str, spark: SparkSession | None = None, at: At | None = None) -> DataFrame:
+        """A relation's rows as people see them: without hidden columns, in the order that a view's query asks for."""
+        stored = self.existing(kind, name, spark).read(at)
+        record = self.record(kind, name)
+        return stored if record is None or record.shown is None else shown(stored, record.shown)
+
+    def changes(
+        self, kind: Kind, name: str, spark: SparkSession | None = None, start: At | None = None, end: At | None = None
+    ) -> DataFrame:
+        """What people see come (+1) and go (-1) from a version or time (None: nothing) to another (None: latest)."""
+        table = self.existing(kind, name, spark)
+        record = self.record(kind, name)
+        first = None if start is None else table.version_at(start)
+        last = table.version() if end is None else table.version_at(end)
+        if last is None:
+            raise UsageError(Code.NO_SUCH_VERSION, f"{kind.value} '{name}' has no version yet")
+        if record is None or record.shown is None:
+            return table.changes(first, last)
+        from headwater.formats.frames import diff
+
+        new = shown(table.read(last), record.shown)
+        return diff(new.limit(0) if first is None else shown(table.read(first), record.shown), new)
+
+    def columns(self, kind: Kind, name: str) -> list[str]:
+        """The columns that people see, as far as they are known without Spark."""
+        record, format = self.record(kind, name), self.format(kind, name)
+        if record is None or format.light is None:
+            return []
+        try:
+            stored = format.light(self.address(kind, name), self.around).read().schema.names
+        except HeadwaterError:
+            return []
+        return [column for column in stored if column not in record.hidden]
+
+    def stream(
+        self, kind: Kind, name: str, *, changes: bool = False, start: At | None = None, consumer: str = "stream"
+    ) -> DataFrame:
+        """A streaming frame of what people see; what is cut off by LIMIT can't be followed."""
+        found = self.existing(kind, name).read_stream(changes=changes, start=start, consumer=consumer)
+        record = self.record(kind, name)
+        if record is None or record.shown is None:
+            return found
+        query = unordered(record.shown)
+        if query.args.get("limit") is not None:
+            raise Unsupported(f"{kind.value} '{name}' is cut off by LIMIT: what comes in and falls out is not recorded")
+        return shown(found, (query.select(quoted_column(WEIGHT)) if changes else query).sql(dialect="spark"))
+
     def foreign(self, format: str, address: Address, spark: SparkSession | None = None) -> SparkTable:
         """A handle on somebody else's table."""
         found = FORMATS.get(format)
@@ -153,16 +213,20 @@ class Warehouse:
             raise UsageError(Code.NO_SUCH_RELATION, f"there is no {found.title} table at {address}", hint=hint)
         return table
 
-    def remember(self, kind: Kind, name: str) -> None:
-        """Record a relation that has just been made."""
+    def remember(self, kind: Kind, name: str, *, hidden: tuple[str, ...] = (), shown: str | None = None) -> None:
+        """Record a relation that has just been made, or what has changed of it."""
         address = self.address(kind, name)
         definition = self.definition(kind, name)
-        self.state.put(
-            RelationRecord(
-                kind, name, self.format(kind, name).name, address.path, address.table,
-                definition=fingerprint(definition),
-            )
+        known = self.record(kind, name)
+        record = RelationRecord(
+            kind, name, self.format(kind, name).name, address.path, address.table,
+            hidden=hidden, definition=fingerprint(definition), shown=shown, made_from=definition.model_dump_json(),
         )  # fmt: skip
+        self.state.put(record if known is None else replace(record, created_at=known.created_at))
+
+    def refreshing(self) -> AbstractContextManager[object]:
+        """A place among the refreshes that may run at once."""
+        return self._refreshes
 
     def unknown(self, kind: Kind, name: str) -> UsageError:
         return UsageError(
@@ -184,6 +248,35 @@ class Warehouse:
     def _require_writable(self) -> None:
         """A warehouse that can't be written is said before Spark starts."""
         self.files.make_folder("_headwater")
+
+
+def unordered(shown: str) -> exp.Select:
+    """What is shown of a relation, without its order: for rows that come one by one."""
+    query = sqlglot.parse_one(shown, dialect="spark")
+    assert isinstance(query, exp.Select)
+    query.set("order", None)
+    return query
+
+
+def quoted_column(name: str) -> exp.Column:
+    return exp.column(name, quoted=True)
+
+
+def shown(stored: DataFrame, sql: str) -> DataFrame:
+    """What a query over STORED makes of the stored rows; of a version before a column was added, without that."""
+    given: dict[str, Any] = {STORED: stored}
+    text = _without_later_columns(sql, stored.columns)
+    return stored.sparkSession.sql(text.replace(STORED, "{" + STORED + "}"), **given)
+
+
+def _without_later_columns(sql: str, columns: Iterable[str]) -> str:
+    query = sqlglot.parse_one(sql, dialect="spark")
+    known = {name.lower() for name in columns}
+    asked = query.expressions if isinstance(query, exp.Select) else []
+    later = [each for each in asked if isinstance(each, exp.Column) and each.name.lower() not in known]
+    for each in later:
+        each.pop()
+    return query.sql(dialect="spark") if later else sql
 
 
 def fingerprint(definition: Relation) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -12,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from headwater.changes.operator import Moment
 from headwater.ingest.schemas import parse_ddl
@@ -98,6 +100,9 @@ class States:
     def rows(self, source: str, at: Moment) -> DataFrame:
         return self._frames[at][source]
 
+    def new(self, source: str) -> DataFrame:
+        return self._frames[Moment.NEW][source]
+
     def change(self, source: str) -> DataFrame | None:
         return self._changes.get(source)
 
@@ -113,18 +118,42 @@ def _signed(spark: SparkSession, name: str, came: Sequence[Row], went: Sequence[
 
 def _local(spark: SparkSession, rows: Sequence[Row], ddl: str) -> DataFrame:
     """A frame that lies in the JVM: no Python worker reads it again and again."""
+    return local_frame(spark, _arrow(spark, rows, ddl))
+
+
+def schema_of(spark: SparkSession, name: str) -> StructType:
+    declared = parse_ddl(spark, SCHEMAS[name])
+    assert declared is not None
+    return declared
+
+
+def arrow_of(spark: SparkSession, name: str, rows: Sequence[Row]) -> pa.Table:
+    return _arrow(spark, rows, SCHEMAS[name])
+
+
+def _arrow(spark: SparkSession, rows: Sequence[Row], ddl: str) -> pa.Table:
     declared = parse_ddl(spark, ddl)
     assert declared is not None
     schema = to_arrow_schema(declared)
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     arrays = [pa.array(list(values), field.type) for values, field in zip(columns, schema, strict=True)]
-    return local_frame(spark, pa.table(arrays, schema=schema))
+    return pa.table(arrays, schema=schema)
 
 
-def counted(df: DataFrame) -> dict[str, int]:
-    """The rows of a change as text, with the sum of their weights; none that cancels out."""
-    names = [name for name in df.columns if name != WEIGHT]
-    found: dict[str, int] = {}
-    for text, weight in df.select(F.struct(*(F.col(f"`{name}`") for name in names)).cast("string"), WEIGHT).collect():
-        found[text] = found.get(text, 0) + weight
-    return {text: weight for text, weight in found.items() if weight}
+def frame_of(spark: SparkSession, rows: Sequence[Any], schema: StructType) -> DataFrame:
+    """Rows that were collected, as a frame again."""
+    arrow = to_arrow_schema(schema)
+    plain = [row.asDict(recursive=True) for row in rows]
+    arrays = [pa.array([_utc(row[field.name]) for row in plain], field.type) for field in arrow]
+    return local_frame(spark, pa.table(arrays, schema=arrow))
+
+
+def _utc(value: Any) -> Any:
+    """Spark gives times of this machine's zone."""
+    return value.astimezone(timezone.utc) if isinstance(value, datetime) and value.tzinfo is None else value
+
+
+def as_text(df: DataFrame) -> Counter[str]:
+    """How often each row is there, as text."""
+    struct = F.struct(*(F.col(f"`{name}`") for name in df.columns)).cast("string")
+    return Counter(row[0] for row in df.select(struct).collect())

@@ -1,19 +1,25 @@
-"""The change of a query, made by the operators, is the difference of its two results; whatever changes at random."""
+"""What is stored of a query and brought forward by its sources' changes is its result; whatever changes at random."""
 
 from __future__ import annotations
 
 import copy
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.changes.operator import Moment
+from headwater.changes.kept.base import ID, SHOWN, Kept
+from headwater.changes.kept.choosing import kept
+from headwater.changes.keys import Keys, narrowed
 from headwater.changes.query import Query, incremental
 from headwater.changes.run import Run
-from headwater.model import WEIGHT
+from headwater.formats.frames import column
+from headwater.model import DELETED
 from headwater.sql.references import parse_query
-from tests.changes.lab import SCHEMAS, Shop, States, counted
+from tests.changes.lab import SCHEMAS, Shop, States, as_text, frame_of
 from tests.changes.shapes import SHAPES
 
 CYCLES = 2
@@ -21,47 +27,75 @@ CYCLES = 2
 
 @pytest.fixture(scope="module")
 def quick(spark: SparkSession) -> SparkSession:
-    """A session for many plans over a few rows: nothing is worth compiling."""
+    """A session with the shop's tables, empty."""
     session = spark.newSession()
-    for name, value in {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
-    }.items():
-        session.conf.set(name, value)
+    session.conf.set("spark.sql.session.timeZone", "UTC")
     for name, schema in SCHEMAS.items():
         session.createDataFrame([], schema).createOrReplaceTempView(name)
     return session
 
 
+class Stored:
+    """The rows of a kept query, by their keys, as a table would hold them."""
+
+    def __init__(self, kept: Kept, whole: DataFrame) -> None:
+        self._kept = kept
+        self.schema = whole.schema
+        self._rows = {row[ID]: row for row in whole.collect()}
+        assert len(self._rows) == len({*self._rows})
+
+    def of(self, spark: SparkSession) -> Any:
+        def stored(keys: Keys, columns: Sequence[str]) -> DataFrame:
+            rows = narrowed(frame_of(spark, list(self._rows.values()), self.schema), keys)
+            return rows.select(*map(column, columns)) if columns else rows
+
+        return stored
+
+    def take(self, rows: DataFrame, *, appends: bool) -> None:
+        for row in rows.select(
+            *(column(f.name).cast(f.dataType).alias(f.name) for f in self.schema.fields),
+            F.lit(False).alias(DELETED) if appends else column(DELETED),
+        ).collect():
+            if row[DELETED]:
+                self._rows.pop(row[ID], None)
+            else:
+                assert not appends or row[ID] not in self._rows
+                self._rows[row[ID]] = row
+
+    def shown(self, spark: SparkSession) -> Counter[str]:
+        df = frame_of(spark, list(self._rows.values()), self.schema)
+        if self._kept.filtered:
+            df = df.where(column(SHOWN))
+        return as_text(df.select(*map(column, self._kept.columns)))
+
+
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_change_is_the_difference_of_the_results(quick: SparkSession, seed: int, shape: str) -> None:
+def test_what_is_stored_is_the_result(quick: SparkSession, seed: int, shape: str) -> None:
     query = incremental(quick, SHAPES[shape], list(SCHEMAS))
+    way = kept(quick, query)
     shop = Shop(seed + sum(map(ord, shape)))
+    first = copy.deepcopy(shop.tables)
+    with Run(States(quick, first, first, {})) as run:
+        stored = Stored(way, way.whole(run))
     for _ in range(CYCLES):
         old = copy.deepcopy(shop.tables)
         change = shop.change()
         states = States(quick, old, shop.tables, change)
-        expected = counted(difference(quick, SHAPES[shape], states))
         with Run(states) as run:
-            found = query.change(run)
-            made = {} if found is None else counted(found)
-        assert made == expected, f"{shape}: {change}"
+            update = way.update(run, stored.of(quick))
+            if update is not None:
+                stored.take(update.rows, appends=update.appends)
+        assert stored.shown(quick) == answered(quick, SHAPES[shape], states), f"{shape}: {change}"
 
 
-def difference(spark: SparkSession, sql: str, states: States) -> DataFrame:
-    """The query's two results, as its change."""
-    text = parse_query(sql).sql(dialect="spark")  # as the lake's own front sends it
-    parts = []
-    for at, weight in ((Moment.NEW, 1), (Moment.OLD, -1)):
-        for name in SCHEMAS:
-            states.rows(name, at).createOrReplaceTempView(name)
-        parts.append(spark.sql(text).withColumn(WEIGHT, F.lit(weight).cast("bigint")))
+def answered(spark: SparkSession, sql: str, states: States) -> Counter[str]:
+    """The query's own answer over the new state."""
+    for name in SCHEMAS:
+        states.new(name).createOrReplaceTempView(name)
+    found = as_text(spark.sql(parse_query(sql).sql(dialect="spark")))  # as the lake's own front sends it
     for name, schema in SCHEMAS.items():
         spark.createDataFrame([], schema).createOrReplaceTempView(name)
-    return parts[0].union(parts[1])
+    return found
 
 
 def test_every_shape_is_a_query_of_its_own() -> None:

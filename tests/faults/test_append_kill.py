@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from headwater.lake import Lake
+from tests.support import COLD
 
 SCRIPT = Path(__file__).with_name("appending.py")
-COLD = "{spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1', spark.sql.codegen.wholeStage: 'false'}"
-"""Every process here begins cold and lives for seconds: compiling would take most of them."""
 TOPICS = ("as_delta", "as_iceberg")
 ROWS = 1000
 

@@ -15,10 +15,9 @@ import pytest
 from headwater.lake import Lake
 from tests.services.postgres import server
 from tests.sources.cdc_workload import SETUP, TABLES, Writers, expected, found
+from tests.support import COLD
 
 SCRIPT = Path(__file__).with_name("crashing.py")
-COLD = "{spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1', spark.sql.codegen.wholeStage: 'false'}"
-"""Every process here begins cold and lives for seconds: compiling would take most of them."""
 TOPICS = {"customers_delta": ("customers", "delta"), "visits_delta": ("visits", "delta")}
 TOPICS |= {"lines_iceberg": ("lines", "iceberg")}
 

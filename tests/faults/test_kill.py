@@ -24,14 +24,13 @@ from headwater.formats.registry import FORMATS
 from headwater.lake import Lake
 from tests.services.kafka import broker
 from tests.services.postgres import server
+from tests.support import COLD
 
-FILES = 4
-CLICKS = 40
+FILES = 3
+CLICKS = 30
 CLICKS_IN = ("delta", "iceberg")
-STORED = 12
+STORED = 8
 STORED_IN = ("delta", "iceberg")
-COLD = "{spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1', spark.sql.codegen.wholeStage: 'false'}"
-"""Every process here begins cold and lives for seconds: compiling would take most of them."""
 STORE = (
     "CREATE TABLE events (global_position bigserial PRIMARY KEY, data jsonb, tx xid8 DEFAULT pg_current_xact_id());"
     "CREATE INDEX ON events (tx, global_position)"

@@ -13,11 +13,10 @@ import pytest
 
 from headwater.formats.registry import FORMATS
 from headwater.lake import Lake
+from tests.support import COLD
 
-FILES, ROWS = 3, 4
+FILES, ROWS = 2, 4
 SCRIPT = Path(__file__).with_name("streaming.py")
-COLD = "{spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1', spark.sql.codegen.wholeStage: 'false'}"
-"""Every process here begins cold and lives for seconds: compiling would take most of them."""
 CODE = """\
 from pyspark.sql import functions as F
 from headwater import transform

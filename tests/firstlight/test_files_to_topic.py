@@ -112,7 +112,7 @@ def test_diff_and_time_travel(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("sql", "code", "said"),
     [
-        ("SELECT nope FROM topic('orders')", "INVALID_SQL", "nope"),
+        ("SELECT nope FROM topic('orders')", "UNKNOWN_COLUMN", "nope"),
         ("SELECT * FROM topic('ordrs')", "UNKNOWN_REFERENCE", "did you mean 'orders'"),
         ("SELEC 1", "INVALID_SQL", "near '1'"),
         ("SELECT * FROM topic('orders') VERSION AS OF 99", "NO_SUCH_VERSION", "99"),

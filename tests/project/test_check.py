@@ -201,6 +201,6 @@ def test_the_order_of_a_project(write: Write) -> None:
 
 
 def test_what_cannot_run_yet_is_a_note(write: Write) -> None:
-    text = TOPIC + "tables: {t: {keys: [id]}}\n"
+    text = TOPIC + "tables: {t: {keys: [id]}}\nmonitors: {m: {on: topic('orders'), freshness: 5m}}\n"
     notes = not_runnable(load_project(write(text)))
-    assert places(notes) == [("NOT_RUNNABLE_YET", "headwater.yml:4 tables.t")]
+    assert places(notes) == [("NOT_RUNNABLE_YET", "headwater.yml:5 monitors.m")]

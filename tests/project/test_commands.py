@@ -54,7 +54,9 @@ def test_check_of_a_wrong_project(run: Run, write: Write) -> None:
 
 
 def test_check_for_programs(run: Run, write: Write) -> None:
-    folder = write(BASE + "wharehouse: x\ntables: {t: {keys: [id]}}\n")
+    folder = write(
+        BASE + "wharehouse: x\ntopics: {t: {from: landing}}\nexports: {e: {from: t, format: iceberg, to: lake.x.y}}\n"
+    )
     code, out, _ = run("check", "--project", folder, "--json")
     found = json.loads(out)
     assert code == 2

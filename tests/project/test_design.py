@@ -40,7 +40,7 @@ def test_it_is_read_as_it_is_meant() -> None:
     assert layout.partition_by == ("event_date", "tenant_id")
     assert layout.z_order_by == ("customer_id", "event_type")
     assert layout.target_file_size == layout.parquet.row_group_size == 128 << 20
-    assert layout_of(project.tables["customers"]).keys == ("id", "valid_from")
+    assert layout_of(project.tables["customers"]).keys == ("id", "_hw_sequence")
     assert layout_of(project.tables["countries"]).keys == ("code",)
     assert project.monitors["orders_fresh"].on == "topic('orders')"
     assert project.alerts["ops"].webhook is None
@@ -62,4 +62,4 @@ def test_every_definition_knows_its_line() -> None:
 def test_what_cannot_run_yet_is_said() -> None:
     said = {note.where.path for note in not_runnable(shop()) if note.where is not None}
     assert not any(path.startswith("topics.") for path in said)
-    assert "views.hourly_orders" in said
+    assert "tables.visits" in said

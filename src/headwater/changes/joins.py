@@ -76,7 +76,7 @@ class Join(Operator):
         return df if keys is None else narrowed(df, keys)
 
     def change(self, run: Run) -> DataFrame | None:
-        came_left, came_right = run.change(self.left), run.change(self.right)
+        came_left, came_right = run.held(self.left), run.held(self.right)
         if came_left is None and came_right is None:
             return None
         if self.kind is JoinKind.INNER:

@@ -35,6 +35,8 @@ class KeyLocal(Operator):
         if came is None:
             return None
         keys = keys_of([(came, self.by)], self.by) if self.by else None
+        if keys is not None and keys.few == ():
+            return None
         new, old = (self._at(at, run, keys) for at in (Moment.NEW, Moment.OLD))
         return signed(new, old)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,11 +25,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.formats.frames import column
+from headwater.formats.frames import column, quoted
 from headwater.session import local_frame
 
 FEW = 10_000
 """Up to so many keys are sent to the scans as literals, where files can be pruned by them."""
+_PLAIN = re.compile(r"[A-Za-z0-9_ .:@/-]*")
 _EXACT = (IntegralType, StringType, DateType, DecimalType, BooleanType)
 
 
@@ -80,7 +82,7 @@ def narrowed(df: DataFrame, keys: Keys) -> DataFrame:
     """Exactly the rows that have one of the keys."""
     if keys.few is not None:
         for at, name in enumerate(keys.columns):
-            df = df.where(_among(column(name), df.schema[name].dataType, [key[at] for key in keys.few]))
+            df = df.where(_among(name, df.schema[name].dataType, [key[at] for key in keys.few]))
         if len(keys.columns) == 1:
             return df
     wanted = keys.frame.select(*(column(name).alias(f"{name}#key") for name in keys.columns))
@@ -120,18 +122,36 @@ def _from_literal(value: Column, data_type: DataType) -> Column:
     return value
 
 
-def _among(value: Column, data_type: DataType, few: Sequence[Any]) -> Column:
-    """Whether a value is one of a few; with their range, by which files are pruned."""
+def _among(name: str, data_type: DataType, few: Sequence[Any]) -> Column:
+    """Whether a column is one of a few values; with their range, by which files are pruned.
+
+    One text for all of them: thousands of literals one by one take longer to send than the query to run.
+    """
     given = list(dict.fromkeys(one for one in few if one is not None))
-    is_null = value.isNull() if any(one is None for one in few) else F.lit(False)
-    if not given:
-        return is_null
-    literals = [_from_literal(F.lit(one), data_type).cast(data_type) for one in given]
-    if len(given) == 1:
-        return (value == literals[0]) | is_null
-    low, high = min(given), max(given)
-    ends = [_from_literal(F.lit(one), data_type).cast(data_type) for one in (low, high)]
-    return ((value >= ends[0]) & (value <= ends[1]) & value.isin(*literals)) | is_null
+    value = quoted(name)
+    conditions = [f"{value} IS NULL"] if any(one is None for one in few) else []
+    if given:
+        low, high = (_literal(one, data_type) for one in (min(given), max(given)))
+        among = ", ".join(_literal(one, data_type) for one in given)
+        conditions.append(f"({value} >= {low} AND {value} <= {high} AND {value} IN ({among}))")
+    return F.expr(" OR ".join(conditions))
+
+
+def _literal(value: Any, data_type: DataType) -> str:
+    """A value as SQL has it, of exactly this type."""
+    if isinstance(data_type, StringType):
+        if _PLAIN.fullmatch(value):
+            return f"'{value}'"
+        return f"CAST(X'{value.encode().hex()}' AS STRING)"
+    if _is_instant(data_type):
+        return f"CAST(timestamp_micros({value}L) AS {data_type.simpleString()})"
+    if isinstance(data_type, DateType):
+        return f"DATE'{value.isoformat()}'"
+    if isinstance(data_type, BooleanType):
+        return "TRUE" if value else "FALSE"
+    if isinstance(data_type, DecimalType):
+        return f"CAST('{value:f}' AS {data_type.simpleString()})"
+    return f"CAST({value}L AS {data_type.simpleString()})"
 
 
 def _all(conditions: Sequence[Column]) -> Column:

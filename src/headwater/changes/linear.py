@@ -57,7 +57,7 @@ class Filter(Linear):
     def __init__(self, input: Operator, condition: str, told: str) -> None:
         self.inputs = (input,)
         self.columns = input.columns
-        self._condition = condition
+        self.condition = condition
         self._told = told
 
     @property
@@ -65,11 +65,11 @@ class Filter(Linear):
         return f"filter {self._told}"
 
     def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
-        return self.inputs[0].rows(at, run, keys).where(F.expr(self._condition))
+        return self.inputs[0].rows(at, run, keys).where(F.expr(self.condition))
 
     def change(self, run: Run) -> DataFrame | None:
         found = run.change(self.inputs[0])
-        return None if found is None else found.where(F.expr(self._condition))
+        return None if found is None else found.where(F.expr(self.condition))
 
 
 class Project(Linear):
@@ -79,7 +79,7 @@ class Project(Linear):
         """`values`: SQL for each column; `plain`: which of them are just a column of the input."""
         self.inputs = (input,)
         self.columns = tuple(values)
-        self._values = dict(values)
+        self.values = dict(values)
         self._plain = dict(plain)
 
     @property
@@ -98,7 +98,7 @@ class Project(Linear):
         return None if found is None else self._projected(found, WEIGHT)
 
     def _projected(self, df: DataFrame, *more: str) -> DataFrame:
-        values = (F.expr(sql).alias(name) for name, sql in self._values.items())
+        values = (F.expr(sql).alias(name) for name, sql in self.values.items())
         return df.select(*values, *map(column, more))
 
 

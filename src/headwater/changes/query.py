@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from headwater.changes.operator import Moment, Operator
-from headwater.changes.run import Run
+from headwater.changes.run import Run, as_they_are
 from headwater.changes.translation.query import Translation
 from headwater.changes.translation.refusal import NotIncremental
 from headwater.formats.frames import column
@@ -63,22 +63,9 @@ def incremental(spark: SparkSession, sql: str, sources: Sequence[str]) -> Query:
     return query
 
 
-class _AsTheyAre:
-    """The session's own views as both states: for types alone."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def rows(self, source: str, at: Moment) -> DataFrame:
-        return self._spark.table(source)
-
-    def change(self, source: str) -> DataFrame | None:
-        return None
-
-
 def _require_same_types(spark: SparkSession, query: Query, answered: DataFrame) -> None:
     """The engine's own types for the query, and for what the operators make of it."""
-    made = query.rows(Moment.NEW, Run(_AsTheyAre(spark))).schema
+    made = query.rows(Moment.NEW, Run(as_they_are(spark))).schema
     for mine, theirs in zip(made.fields, answered.schema.fields, strict=True):
         if mine.dataType != theirs.dataType:
             raise NotIncremental(

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from types import TracebackType
 
+import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from headwater.changes.operator import Operator, Sources
+from headwater.changes.operator import Moment, Operator, Sources, Strategy
+from headwater.formats.arrow import as_spark
 from headwater.formats.frames import column
 from headwater.model import WEIGHT
+from headwater.session import local_frame
+
+FEW = 20_000
+"""Rows of a change up to which it comes to the driver."""
 
 
 class Run:
@@ -20,6 +27,8 @@ class Run:
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
         self._changes: dict[int, DataFrame | None] = {}
+        self._held: dict[int, DataFrame | None] = {}
+        self._settled: list[DataFrame] = []
         self._kept: list[DataFrame] = []
 
     def __enter__(self) -> Run:
@@ -32,16 +41,52 @@ class Run:
             frame.unpersist()
 
     def change(self, operator: Operator) -> DataFrame | None:
-        """An operator's change, computed when it is first looked at and kept."""
+        """An operator's change. What flows through is cheap to make again; whatever else is settled."""
         if id(operator) not in self._changes:
             found = operator.change(self)
-            self._changes[id(operator)] = None if found is None else self.kept(found)
+            if found is not None and operator.strategy is not Strategy.LINEAR:
+                found = self._unless_empty(found)
+            self._changes[id(operator)] = found
         return self._changes[id(operator)]
+
+    def held(self, operator: Operator) -> DataFrame | None:
+        """An operator's change, for whoever looks at it more than once."""
+        if id(operator) not in self._held:
+            found = self.change(operator)
+            self._held[id(operator)] = None if found is None else self._unless_empty(found)
+        return self._held[id(operator)]
+
+    def settled(self, frame: DataFrame) -> DataFrame:
+        """The frame computed: a small one lies in the JVM as it is, a large one is kept by Spark."""
+        if any(frame is one for one in self._settled):
+            return frame
+        return self._lying(frame, collected(frame, FEW))
+
+    def _unless_empty(self, frame: DataFrame) -> DataFrame | None:
+        """The frame settled; None without rows, so that nothing is read for the sake of a change that is none."""
+        if any(frame is one for one in self._settled):
+            return frame
+        rows = collected(frame, FEW)
+        return None if rows is not None and rows.num_rows == 0 else self._lying(frame, rows)
+
+    def _lying(self, frame: DataFrame, rows: pa.Table | None) -> DataFrame:
+        found = self.kept(frame) if rows is None else local_frame(frame.sparkSession, rows)
+        self._settled.append(found)
+        return found
 
     def kept(self, frame: DataFrame) -> DataFrame:
         frame.persist(StorageLevel.MEMORY_AND_DISK)
         self._kept.append(frame)
         return frame
+
+
+def collected(frame: DataFrame, most: int) -> pa.Table | None:
+    """A frame's rows as this process has them; None if there are more than so many."""
+    batches = frame.limit(most + 1)._collect_as_arrow()
+    if not batches:
+        return to_arrow_schema(frame.schema).empty_table()
+    rows = pa.Table.from_batches(batches)
+    return None if rows.num_rows > most else as_spark(rows.to_reader()).read_all()
 
 
 def signed(new: DataFrame, old: DataFrame) -> DataFrame:
@@ -68,3 +113,20 @@ def _has_map(data_type: DataType) -> bool:
     if isinstance(data_type, StructType):
         return any(_has_map(f.dataType) for f in data_type.fields)
     return isinstance(data_type, MapType)
+
+
+class _AsTheyAre:
+    """The session's own views as both states: for types alone."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def rows(self, source: str, at: Moment) -> DataFrame:
+        return self._spark.table(source)
+
+    def change(self, source: str) -> DataFrame | None:
+        return None
+
+
+def as_they_are(spark: SparkSession) -> Sources:
+    return _AsTheyAre(spark)

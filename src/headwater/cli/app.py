@@ -5,7 +5,26 @@ from __future__ import annotations
 import click
 import typer
 
-from headwater.cli import check, connectors, demo, dlq, flow, formats, init, query, run, schema, source, status, topic
+from headwater.cli import (
+    check,
+    connectors,
+    demo,
+    dlq,
+    flow,
+    formats,
+    init,
+    mv,
+    parquet,
+    plan,
+    query,
+    run,
+    schema,
+    source,
+    sql,
+    status,
+    table,
+    topic,
+)
 from headwater.cli.output import show_error
 from headwater.errors import HeadwaterError
 from headwater.extras import require_python
@@ -17,12 +36,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for _module in (init, demo, check, schema, formats, run, status, query):
+for _module in (init, demo, check, plan, schema, formats, run, status, query, sql):
     _module.register(app)
 app.add_typer(connectors.app, name="connectors")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(flow.app, name="flow")
+app.add_typer(mv.app, name="mv")
+app.add_typer(parquet.app, name="parquet")
 app.add_typer(source.app, name="source")
+app.add_typer(table.app, name="table")
 app.add_typer(topic.app, name="topic")
 
 

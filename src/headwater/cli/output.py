@@ -80,6 +80,8 @@ def show_error(error: HeadwaterError, *, as_json: bool) -> None:
         return
     for problem in error.problems:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error[/] {escape(str(problem))}")
+        if problem.excerpt is not None:
+            Console(stderr=True, soft_wrap=True, highlight=False).print(escape(problem.excerpt))
 
 
 def described(problem: Problem) -> dict[str, Any]:
@@ -92,6 +94,7 @@ def described(problem: Problem) -> dict[str, Any]:
         "line": where and where.line,
         "path": where and where.path,
         "hint": problem.hint,
+        **({} if problem.excerpt is None else {"column": where and where.column, "excerpt": problem.excerpt}),
     }
 
 

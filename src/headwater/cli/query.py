@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
-from itertools import islice
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import typer
 
 from headwater.cli.answering import warm
+from headwater.cli.interrupting import Interruptible
 from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import AsJson, note, plain, print_json, show_records, shown
+from headwater.cli.output import AsJson, note
+from headwater.cli.rows import Output, print_rows
+from headwater.errors import Code, UsageError
 from headwater.lake import Lake
-from headwater.query.result import Result
+from headwater.query.answering import Engine
+from headwater.units import parse_duration
 
-Output = Literal["table", "csv", "json", "ndjson"]
 
-TABLE_ROWS = 1000
-"""How many rows a table on the terminal shows."""
+def duration(text: str) -> timedelta:
+    """A duration as the command line has it: `30s`; a bare number is seconds."""
+    try:
+        return timedelta(seconds=float(text)) if text.replace(".", "", 1).isdigit() else parse_duration(text)
+    except ValueError as error:
+        raise UsageError(Code.INVALID_VALUE, str(error)) from None
 
 
 def register(app: typer.Typer) -> None:
@@ -28,37 +33,31 @@ def register(app: typer.Typer) -> None:
 
 
 def query(
-    sql: Annotated[str, typer.Argument(help="One SELECT over topic('x'), table('x'), mv('x').")],
+    sql: Annotated[str, typer.Argument(help="A statement over topic('x'), table('x'), mv('x'); - reads it.")],
+    engine: Annotated[Engine | None, typer.Option("--engine", help="Which engine answers; auto by default.")] = None,
     output: Annotated[Output, typer.Option("--output", help="How the rows are printed.")] = "table",
+    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Only the first rows.")] = None,
+    timeout: Annotated[str | None, typer.Option("--timeout", help="Cancel it after this long: 30s.")] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Refuse all that is not a question about the lake's relations.")
+    ] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="As SET has it: headwater.rewrite=on. Can be given several times.")
+    ] = None,
     project: ProjectPath = Path(),
     target: Target = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a query; the rows go to standard output."""
+    """Answer a query, or do what a statement says; rows go to standard output."""
+    text = sys.stdin.read() if sql == "-" else sql
+    seconds = None if timeout is None else duration(timeout).total_seconds()
     with Lake.open(project, target) as lake:
-        result = lake.sql(sql)
-        _print(result, "json" if as_json else output)
-
-
-def _print(result: Result, output: Output) -> None:
-    if output == "json":
-        print_json(result.rows())
-    elif output == "ndjson":
-        for row in result:
-            sys.stdout.write(json.dumps(row, default=plain, ensure_ascii=False) + "\n")
-    elif output == "csv":
-        writer = csv.writer(sys.stdout)
-        writer.writerow(result.columns)
-        for row in result:
-            writer.writerow([_cell(row[name]) for name in result.columns])
-    else:
-        rows = list(islice(result, TABLE_ROWS + 1))
-        show_records(rows[:TABLE_ROWS], result.columns, as_json=False, empty="no rows")
-        if len(rows) > TABLE_ROWS:
-            note(f"the first {TABLE_ROWS} rows; --output csv, json or ndjson gives all")
-
-
-def _cell(value: Any) -> Any:
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    return plain(value) if not isinstance(value, (dict, list)) else shown(value)
+        for setting in settings or ():
+            name, _, value = setting.partition("=")
+            lake.settings.set(name.strip().lower(), value.strip())
+        stopping = Interruptible(seconds)
+        result = lake.sql(text, engine=engine, limit=limit, stopping=stopping, read_only=read_only)
+        print_rows(result, "json" if as_json else output)
+        sys.stdout.flush()
+        if sys.stderr.isatty():
+            note(f"answered by {result.engine}: {result.reason}")

@@ -33,6 +33,7 @@ def run(
     flows: Annotated[list[str] | None, typer.Argument(help="Which flows; all by default.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Take in what is there now, then end.")] = False,
     every: Annotated[str | None, typer.Option("--every", help="Look for something new this often: 5m.")] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Rebuild what has changed so that it has to be.")] = False,
     project: ProjectPath = Path(),
     target: Target = None,
     as_json: AsJson = False,
@@ -55,6 +56,7 @@ def run(
                 on_ready=show.on_ready,
                 stopping=stopping.asked,
                 answers=answers(get_command(app), execute),
+                apply=apply,
             )
     failed = [report for report in reports if report.error is not None]
     records = [report.record() for report in reports]

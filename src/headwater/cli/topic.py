@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from headwater.cli.answering import here, warm
 from headwater.cli.options import ProjectPath, Target
 from headwater.cli.output import AsJson, note, print_json, show_record, show_records
+from headwater.cli.tailing import follow_topic
+from headwater.cli.travelling import add_travel
 from headwater.errors import Code, UsageError, did_you_mean
 from headwater.lake import Lake
-from headwater.model import WEIGHT, At, Commit
 from headwater.sources.append.text import ENDINGS, TextFormat, parse
-from headwater.sql.rewrite import parse_time
+from headwater.sql.moments import parse_time
 
 app = typer.Typer(help="The topics: what they hold, and how it got there.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The topic.")]
+
+add_travel(app, Lake.topic)
 
 
 @app.command("list")
@@ -90,51 +93,18 @@ def drop(
 
 @app.command()
 @warm
-def history(
+def tail(
     name: Name,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the newest ones.")] = None,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="How many of the newest rows.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those that come.")] = False,
     project: ProjectPath = Path(),
     target: Target = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a topic's versions and what made each, newest first."""
+    """Print a topic's newest rows, a JSON object a line, in the order in which they came."""
+    del as_json  # that is what it prints anyway
     with Lake.open(project, target) as lake:
-        commits = [described(commit) for commit in lake.topic(name).history(limit)]
-    columns = [
-        "version",
-        "committed_at",
-        "operation",
-        "rows_added",
-        "rows_removed",
-        "flow",
-        "epoch",
-        "step",
-        "positions",
-    ]
-    show_records(commits, columns, as_json=as_json)
-
-
-@app.command()
-@warm
-def diff(
-    name: Name,
-    start: Annotated[str, typer.Argument(help="A version, or a time: 2026-10-17 12:00.")],
-    end: Annotated[str, typer.Argument(help="The later version or time.")],
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows to show.")] = 100,
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show the rows that came (+1) and went (-1) between two versions or times."""
-    with Lake.open(project, target) as lake:
-        topic = lake.topic(name)
-        changes = topic.changes(topic.version_at(_at(start)), topic.version_at(_at(end)))
-        columns = [WEIGHT, *(column for column in changes.columns if column != WEIGHT)]
-        rows = [row.asDict(recursive=True) for row in changes.limit(limit + 1).collect()]
-    ordered = [{column: row[column] for column in columns} for row in rows[:limit]]
-    show_records(ordered, columns, as_json=as_json, empty="no row came or went")
-    if len(rows) > limit:
-        note(f"the first {limit} rows; --limit shows more")
+        follow_topic(lake, name, rows, follow=follow)
 
 
 @app.command()
@@ -160,6 +130,26 @@ def append(
         note(f"the rows are kept; topics.{name} is paused and takes them in when it is resumed")
 
 
+@app.command()
+def replay(
+    name: Name,
+    into: Annotated[str, typer.Option("--into", help="The table that applies this topic's changes.")],
+    until: Annotated[str | None, typer.Option("--until", help="As the topic was at a time: 2026-10-17 12:00.")] = None,
+    at: Annotated[int | None, typer.Option("--at", help="As the topic was at this version.")] = None,
+    project: ProjectPath = Path(),
+    target: Target = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a table anew from the topic, beside the live one, and swap it in by one commit."""
+    if until is not None and at is not None:
+        raise UsageError(Code.USAGE, "give --until or --at, not both")
+    with Lake.open(project, target) as lake:
+        done = lake.topic(name).replay(into, parse_time(until) if until is not None else at)
+    show_record(done, as_json=as_json)
+    if done["paused"]:
+        note(f"tables.{into} is paused in that state: headwater flow resume tables.{into} lets it go on from there")
+
+
 def _content(file: Path) -> bytes:
     if str(file) == "-":
         content: bytes = sys.stdin.buffer.read()
@@ -177,23 +167,3 @@ def _text_format(file: Path, given: str | None) -> TextFormat | None:
     if given not in known:
         raise UsageError(Code.INVALID_VALUE, f"there is no format '{given}'", hint=did_you_mean(given, known))
     return known[given]
-
-
-def described(commit: Commit) -> dict[str, Any]:
-    """A commit as `history` prints it."""
-    mark = commit.mark
-    return {
-        "version": commit.version,
-        "committed_at": commit.committed_at,
-        "operation": commit.operation,
-        "rows_added": commit.rows_added,
-        "rows_removed": commit.rows_removed,
-        "flow": mark and mark.flow,
-        "epoch": mark and mark.epoch,
-        "step": mark and mark.step,
-        "positions": dict(mark.positions) if mark else None,
-    }
-
-
-def _at(text: str) -> At:
-    return int(text) if text.isdigit() and len(text) != 4 else parse_time(text)

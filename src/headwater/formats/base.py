@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import Code, TerminalError, Unsupported, UsageError
 from headwater.formats.following import Followed
 from headwater.formats.locks import writing
+from headwater.formats.scanning import ParquetScan
 from headwater.model import At, DataFile, Mark, TableStats, Version
 from headwater.session import SessionNeeds
 from headwater.spec import Layout
@@ -368,6 +369,15 @@ class LightTable(ABC):
     def read(self, at: At | None = None, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """The rows at a version or time, as Spark would give them; timestamps are UTC microseconds."""
 
+    def parquet(self, at: At | None = None) -> ParquetScan:
+        """The Parquet files on the local file system that hold exactly the rows of a version, for engines that read
+        Parquet themselves; Unsupported where rows have to go through `read`."""
+        raise Unsupported(f"{self.address} is not read file by file")
+
+    def size(self) -> int | None:
+        """Bytes of the latest version's files, where that is known at once."""
+        return None
+
     def append(self, rows: pa.Table, mark: Mark) -> Version:
         """Add a small batch in one commit that Spark's side knows by its mark; a repeated step changes nothing.
 
@@ -377,15 +387,16 @@ class LightTable(ABC):
         with writing(self.address):
             return self._append(rows, mark)
 
-    def upsert(self, rows: pa.Table, keys: Sequence[str]) -> Version:
-        """Write a few rows by key, at most one per key, or delete those that `_deleted` marks; in one commit."""
+    def upsert(self, rows: pa.Table, keys: Sequence[str], mark: Mark | None = None) -> Version:
+        """Write a few rows by key, at most one per key, or delete those that `_deleted` marks; in one commit, which
+        a repeated step does not make again."""
         with writing(self.address):
-            return self._upsert(rows, keys)
+            return self._upsert(rows, keys, mark)
 
     def _append(self, rows: pa.Table, mark: Mark) -> Version:
         raise Unsupported(f"rows can't be appended to {self.address} without Spark")
 
-    def _upsert(self, rows: pa.Table, keys: Sequence[str]) -> Version:
+    def _upsert(self, rows: pa.Table, keys: Sequence[str], mark: Mark | None) -> Version:
         raise Unsupported(f"rows can't be upserted into {self.address} without Spark")
 
 

@@ -14,7 +14,7 @@ from headwater.errors import Code, Problem, UsageError, did_you_mean
 from headwater.model import Kind
 from headwater.project.definition import Project
 from headwater.spec import Relation, Table, Topic, View
-from headwater.sql.references import InvalidSql, parse_query
+from headwater.sql.references import InvalidSql, parse_query, parse_reference
 
 STANDARD = (
     "event_id",
@@ -43,6 +43,7 @@ def column_problems(project: Project) -> Iterator[Problem]:
                 yield from _unknown_columns(project, f"{kind.plural}.{name}", relation, known)
     for name, table in project.tables.items():
         yield from _watermark_problems(project, name, table)
+        yield from _apply_problems(project, name, table)
 
 
 def declared_columns(ddl: str) -> list[str]:
@@ -115,6 +116,24 @@ def _unknown_columns(project: Project, path: str, relation: Relation, known: Col
                 continue
             message = f"no column '{bare}'"
             yield Problem(Code.INVALID_VALUE, message, project.place(f"{path}.{key}"), did_you_mean(bare, known))
+
+
+def _apply_problems(project: Project, name: str, table: Table) -> Iterator[Problem]:
+    """Keys and order against the columns of the topic, where those are declared."""
+    if table.apply is None or table.from_ is None:
+        return
+    try:
+        topic = project.topics.get(parse_reference(table.from_).name)
+    except UsageError:
+        return
+    known = None if topic is None else columns_of(project, topic)
+    if topic is None or known is None or {"before", "after"} <= set(known):
+        return  # rows before and after: their columns are inside
+    for key, columns in (("keys", table.apply.keys), ("sequence_by", (table.apply.sequence_by,))):
+        for column in columns:
+            if column.lower() not in {name.lower() for name in known}:
+                place = project.place(f"tables.{name}.apply.{key}")
+                yield Problem(Code.INVALID_VALUE, f"no column '{column}'", place, did_you_mean(column, known))
 
 
 def _watermark_problems(project: Project, name: str, table: Table) -> Iterator[Problem]:

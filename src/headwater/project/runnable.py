@@ -10,16 +10,26 @@ from headwater.project.transforms import streaming_tables
 from headwater.spec import Definition
 
 
+def kept_tables(project: Project) -> list[str]:
+    """The tables that a flow keeps: by a streaming query, from a topic's changes, from a file."""
+    streaming = streaming_tables(project)
+    return [
+        name
+        for name, table in project.tables.items()
+        if name in streaming or table.apply is not None or table.seed is not None
+    ]
+
+
 def not_runnable(project: Project) -> list[Problem]:
     """A note for each definition that this release does not run."""
     return list(_notes(project))
 
 
 def _notes(project: Project) -> Iterator[Problem]:
-    runs = streaming_tables(project)
+    by_hand = {name for name, table in project.tables.items() if not any(table.origins.values())}
+    runs = {*kept_tables(project), *by_hand}
     sections: dict[str, dict[str, Definition]] = {
         "tables": {name: table for name, table in project.tables.items() if name not in runs},
-        "views": dict(project.views),
         "exports": dict(project.exports),
         "monitors": dict(project.monitors),
     }

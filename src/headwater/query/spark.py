@@ -3,41 +3,164 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.rdd import RDD
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from headwater.errors import Code, UsageError
-from headwater.model import At, Kind
+from headwater.formats.arrow import as_spark
+from headwater.model import At, Kind, Version
+from headwater.query.limits import Stopping
 from headwater.query.result import Result
 from headwater.session import fork
 from headwater.sparkerrors import as_headwater_error, reason, without_plan
 from headwater.sql.references import Reference, parse_query, resolve
-from headwater.sql.rewrite import with_relations
-from headwater.warehouse import Warehouse
+from headwater.sql.rewrite import only_at, with_relations
+from headwater.warehouse import Warehouse, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Pinned = Mapping[tuple[Kind, str, "At | None"], "Version | None"]
+
+
+class SparkAnswer:
+    """A query on Spark: analysed at once, computed when its rows are asked for."""
+
+    engine = "spark"
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        sql: str,
+        why: str,
+        stopping: Stopping,
+        pinned: Pinned | None = None,
+        small: Collection[tuple[Kind, str]] = (),
+    ) -> None:
+        self.reason = why
+        self._small = small
+        self._stopping = stopping
+        self._versions: dict[str, Version | None] = {}
+        self.df = self._analysed(warehouse, sql, pinned or {})
+
+    @property
+    def versions(self) -> dict[str, Version | None]:
+        return self._versions
+
+    @property
+    def schema(self) -> pa.Schema:
+        empty = to_arrow_schema(self.df.schema).empty_table()
+        return as_spark(empty.to_reader()).schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Partition by partition, in Arrow."""
+        schema = to_arrow_schema(self.df.schema)
+        context: Any = self.df.sparkSession.sparkContext
+        with self.running():
+            rdd: RDD[bytes] = RDD(self._jdf.toArrowBatchRdd().toJavaRDD(), context, NoOpSerializer())
+            messages = rdd.toLocalIterator(prefetchPartitions=False)
+        while True:
+            with self.running():
+                message = next(messages, None)
+            if message is None:
+                return
+            batch = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+            yield from as_spark(pa.RecordBatchReader.from_batches(schema, [batch]))
+
+    def close(self) -> None:
+        """Nothing is held between batches."""
+
+    @property
+    def _jdf(self) -> Any:
+        return self.df._jdf
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Jobs that are started inside can be stopped."""
+        context: Any = self.df.sparkSession.sparkContext
+        tag = f"headwater-query-{uuid.uuid4().hex}"
+        context.addJobTag(tag)
+        context.setInterruptOnCancel(True)
+        try:
+            with self._stopping.stopping(lambda: context.cancelJobsWithTag(tag)):
+                yield
+        except (PySparkException, Py4JError) as error:
+            raise as_headwater_error(error) from error
+        finally:
+            context.removeJobTag(tag)
+
+    def _analysed(self, warehouse: Warehouse, sql: str, pinned: Pinned) -> DataFrame:
+        query = parse_query(sql)
+        known = {kind: warehouse.names(kind) for kind in Kind}
+        session = fork(warehouse.spark)
+
+        def place(reference: Reference, at: At | None) -> str:
+            kind = resolve(reference, known)
+            view = _view_name(kind, reference, at)
+            if not session.catalog.tableExists(view):
+                self._place(view, warehouse, kind, reference, session, at, pinned)
+            return view
+
+        try:
+            return session.sql(with_relations(query, place))
+        except AnalysisException as error:
+            raise UsageError(Code.INVALID_SQL, without_plan(reason(error))) from error
+        except (PySparkException, Py4JError) as error:
+            raise as_headwater_error(error) from error
+
+    def _place(
+        self,
+        view: str,
+        warehouse: Warehouse,
+        kind: Kind,
+        reference: Reference,
+        session: SparkSession,
+        at: At | None,
+        pinned: Pinned,
+    ) -> None:
+        if reference.changes is not None:
+            start, end = (only_at(one) for one in (reference.changes.start, reference.changes.end))
+            warehouse.changes(kind, reference.name, session, start, end).createTempView(view)
+            return
+        rows, version = _rows(warehouse, kind, reference.name, session, at, pinned)
+        self._versions[f"{kind.plural}.{reference.name}"] = version
+        if (kind, reference.name) in self._small:
+            rows = rows.hint("broadcast")  # what its conditions leave of it is known to be small
+        rows.createTempView(view)
 
 
 def answer(warehouse: Warehouse, sql: str) -> Result:
-    """Run one SELECT; each relation is read at one version from start to end."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import AnalysisException, PySparkException
+    """The answer of Spark alone."""
+    from headwater.query.answering import answer as ask
 
-    query = parse_query(sql)
-    known = {kind: warehouse.names(kind) for kind in Kind}
-    session = fork(warehouse.spark)
-
-    def place(reference: Reference, at: At | None) -> str:
-        kind = resolve(reference, known)
-        view = _view_name(kind, reference.name, at)
-        if not session.catalog.tableExists(view):
-            warehouse.existing(kind, reference.name, session).read(at).createTempView(view)
-        return view
-
-    try:
-        return Result(session.sql(with_relations(query, place)))
-    except AnalysisException as error:
-        raise UsageError(Code.INVALID_SQL, without_plan(reason(error))) from error
-    except (PySparkException, Py4JError) as error:
-        raise as_headwater_error(error) from error
+    return ask(warehouse, sql, engine="spark")
 
 
-def _view_name(kind: Kind, name: str, at: At | None) -> str:
-    when = "" if at is None else "_" + hashlib.sha256(str(at).encode()).hexdigest()[:12]
-    return f"headwater_{kind.value}_{name}{when}"
+def _rows(
+    warehouse: Warehouse, kind: Kind, name: str, session: SparkSession, at: At | None, pinned: Pinned
+) -> tuple[DataFrame, Version | None]:
+    """A relation's rows as people see them, and the version that they are of."""
+    table = warehouse.existing(kind, name, session)
+    if (kind, name, at) in pinned:
+        version = pinned[(kind, name, at)]
+    else:
+        version = table.version() if at is None else table.version_at(at)
+    latest = at is None and version == table.version()
+    stored = table.read() if latest or version is None else table.read(version)
+    record = warehouse.record(kind, name)
+    return (stored if record is None or record.shown is None else shown(stored, record.shown)), version
+
+
+def _view_name(kind: Kind, reference: Reference, at: At | None) -> str:
+    told = [str(one) for one in (at, reference.changes) if one is not None]
+    when = "_" + hashlib.sha256(" ".join(told).encode()).hexdigest()[:12] if told else ""
+    return f"headwater_{kind.value}_{reference.name}{when}"

@@ -14,17 +14,17 @@ from headwater.warehouse import Warehouse
 
 def pause(warehouse: Warehouse, name: str) -> None:
     """Take no further step, from the present one's end on and after restarts, until it is resumed."""
-    warehouse.state.set_control(named(warehouse.project, name), paused=True)
+    warehouse.state.set_control(named(warehouse, name), paused=True)
 
 
 def resume(warehouse: Warehouse, name: str) -> None:
     """Go on with a flow that was paused, or try one again that was given up."""
-    warehouse.state.set_control(named(warehouse.project, name), paused=False)
+    warehouse.state.set_control(named(warehouse, name), paused=False)
 
 
 def start_over(warehouse: Warehouse, name: str, *, empty: bool) -> int:
     """Begin a new epoch: with the next run the source is read from its beginning. Returns the epoch's number."""
-    flow = named(warehouse.project, name)
+    flow = named(warehouse, name)
     with holding_alone(warehouse, flow):
         return Ledger(warehouse.files, flow).restart(empty=empty).number
 

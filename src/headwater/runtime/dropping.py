@@ -8,6 +8,7 @@ from headwater.deadletters import DeadLetters
 from headwater.errors import Code, UsageError
 from headwater.flows import Ledger
 from headwater.model import Kind
+from headwater.runtime import tags
 from headwater.runtime.control import holding_alone
 from headwater.runtime.plans import flow_name
 from headwater.runtime.topics import sharing
@@ -60,6 +61,20 @@ def drop(warehouse: Warehouse, name: str, *, dead_letters: bool = False, slot: b
     return Dropped(name, dropped, left, slot, definition is not None)
 
 
+def drop_table(warehouse: Warehouse, name: str) -> dict[str, object]:
+    """Drop a table that no runner holds, and all that its flow remembers."""
+    if name not in warehouse.names(Kind.TABLE):
+        raise warehouse.unknown(Kind.TABLE, name)
+    flow = flow_name(name, Kind.TABLE)
+    with holding_alone(warehouse, flow):
+        Ledger(warehouse.files, flow).restart(empty=True)  # as for a topic
+        warehouse.table(Kind.TABLE, name).drop()
+        warehouse.state.remove(Kind.TABLE, name)
+        tags.forget(warehouse, Kind.TABLE, name)
+        warehouse.files.delete(f"_headwater/flows/{flow}")
+    return {"table": name, "defined": name in warehouse.project.tables}
+
+
 def _drop(warehouse: Warehouse, name: str, dead_letters: bool) -> int:
     flow = flow_name(name)
     # Cut off in the middle, the next run begins anew with an empty table, and goes on with nothing of the old one.
@@ -69,6 +84,7 @@ def _drop(warehouse: Warehouse, name: str, dead_letters: bool) -> int:
     gone = letters.drop(name, letters.ids(name, whole=True)) if dead_letters else 0
     warehouse.table(Kind.TOPIC, name).drop()
     warehouse.state.remove(Kind.TOPIC, name)
+    tags.forget(warehouse, Kind.TOPIC, name)
     for folder in (flow, f"replays.{name}"):
         warehouse.files.delete(f"_headwater/flows/{folder}")
     return gone

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from headwater.errors import Code, UsageError, did_you_mean
 from headwater.flows import Steps
 from headwater.model import Kind
-from headwater.project.definition import Project
-from headwater.project.transforms import streaming_tables
+from headwater.project.runnable import kept_tables
 from headwater.runtime.pacing import Pace
 from headwater.spec.base import Trigger
+from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,15 +33,17 @@ class Plan:
     """Flows whose results it reads: a run that ends lets them finish first."""
 
 
-def flow_names(project: Project) -> list[str]:
-    """Every flow of a project."""
+def flow_names(warehouse: Warehouse) -> list[str]:
+    """Every flow of a lake: those of its project, and of the views that were made by a statement."""
+    project = warehouse.project
     topics = [flow_name(topic) for topic in project.topics]
-    return [*topics, *(flow_name(table, Kind.TABLE) for table in streaming_tables(project))]
+    tables = [flow_name(table, Kind.TABLE) for table in kept_tables(project)]
+    return [*topics, *tables, *(flow_name(view, Kind.VIEW) for view in warehouse.names(Kind.VIEW))]
 
 
-def named(project: Project, name: str) -> str:
+def named(warehouse: Warehouse, name: str) -> str:
     """The flow of a name, with or without its kind: `topics.orders`, `orders`."""
-    flows = flow_names(project)
+    flows = flow_names(warehouse)
     found = [flow for flow in flows if name in (flow, flow.split(".", 1)[1])]
     if len(found) > 1:
         raise UsageError(Code.UNKNOWN_FLOW, f"'{name}' is not one flow", hint=f"write {' or '.join(found)}")

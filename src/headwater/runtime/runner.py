@@ -12,16 +12,20 @@ from functools import partial
 import structlog
 
 from headwater.errors import Code, HeadwaterError, TerminalError
+from headwater.project.runnable import kept_tables
 from headwater.project.transforms import streaming_tables
 from headwater.runtime.door import Answers, Door
 from headwater.runtime.holders import Holder
 from headwater.runtime.keeper import Keeper
 from headwater.runtime.leases import Lease
+from headwater.runtime.planning import prepare
 from headwater.runtime.plans import Plan, named
 from headwater.runtime.reports import FlowEvent, FlowReport, FlowState
 from headwater.runtime.streams import stream_plan
+from headwater.runtime.tables import table_plan
 from headwater.runtime.tending import Tending
 from headwater.runtime.topics import topic_plan
+from headwater.runtime.views import view_plans
 from headwater.session import jvm_pid
 from headwater.warehouse import Warehouse
 
@@ -48,6 +52,8 @@ class Runner:
     """Called when Spark is up and the flows begin, with what they will report."""
     answers: Answers | None = None
     """Runs commands that come in by the socket; where there is none, or the run comes to an end, nobody listens."""
+    apply: bool = False
+    """Do what the project asks for also where that takes rows away."""
 
     def run(self, flows: Sequence[str] = ()) -> list[FlowReport]:
         """Run the named flows (all by default); returns when they are done or `stopping` is set.
@@ -55,6 +61,7 @@ class Runner:
         A flow that another runner holds is refused, in its report; the others run.
         """
         plans = self._chosen(flows)
+        prepare(self.warehouse, {plan.flow for plan in plans}, apply=self.apply)
         reports = {plan.flow: FlowReport(plan.flow) for plan in plans}
         holder = Holder.here()
         tending = Tending(self.warehouse.state, holder, self.warehouse.project.settings.runtime.lease)
@@ -109,11 +116,13 @@ class Runner:
                 tending.leases.pop(keeper.plan.flow)
 
     def _chosen(self, flows: Sequence[str]) -> list[Plan]:
-        wanted = {named(self.warehouse.project, flow) for flow in flows}
+        wanted = {named(self.warehouse, flow) for flow in flows}
         project = self.warehouse.project
         plans = [topic_plan(self.warehouse, topic) for topic in project.topics.values()]
-        plans += [stream_plan(self.warehouse, name) for name in streaming_tables(project)]
-        return [plan for plan in plans if not wanted or plan.flow in wanted]
+        streaming = streaming_tables(project)
+        for name in kept_tables(project):
+            plans.append((stream_plan if name in streaming else table_plan)(self.warehouse, name))
+        return [plan for plan in plans if not wanted or plan.flow in wanted] + view_plans(self.warehouse, wanted)
 
     def _take(self, plan: Plan, report: FlowReport, tending: Tending) -> bool:
         """Take the flow's lease; whether it is ours."""
@@ -169,6 +178,9 @@ class Runner:
             self.stopping.set()
 
     def _tell(self, event: FlowEvent) -> None:
+        if event.event == "step":
+            with self.warehouse.committed:
+                self.warehouse.committed.notify_all()
         try:
             self.on_event(event)
         except Exception as caught:  # whoever listens must not be able to stop a flow

@@ -20,7 +20,7 @@ def flow_statuses(warehouse: Warehouse) -> list[dict[str, Any]]:
     state: State = warehouse.state
     now, leases, controls, statuses = state.now(), state.leases(), state.controls(), state.statuses()
     found = []
-    for flow in flow_names(warehouse.project):
+    for flow in flow_names(warehouse):
         status = {**FlowReport(flow).record(), "state": NEW, "updated_at": None, **statuses.get(flow, {})}
         lease = None if flow not in leases else held(leases[flow], now)
         control = controls.get(flow)

@@ -98,6 +98,16 @@ class Apply(Frozen):
         default=timedelta(days=7),
         description="How long a delete is remembered, so that a late older change can't undo it.",
     )
+    deletes: Literal["hard", "soft"] = Field(
+        default="hard",
+        description="`hard` takes the row away, `soft` keeps its last values and tells it by `is_deleted`.",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Apply:
+        if self.deletes == "soft" and self.history == "all":
+            raise ValueError("`deletes: soft` is for `history: latest`: a history keeps what was deleted anyway")
+        return self
 
 
 class Watermark(Frozen):
@@ -127,6 +137,11 @@ class Table(Relation):
     )
     apply: Apply | None = Field(default=None, description="How those changes become rows; with `from`.")
     seed: str | None = Field(default=None, description="File that a reference table is loaded from.")
+    schema_: str | None = Field(
+        default=None,
+        alias="schema",
+        description="Columns and types of a reference table: `code string, since date`; by its values if unset.",
+    )
     sql: str | None = Field(
         default=None, description="Query that makes it; `stream(x)` marks the inputs that drive it."
     )
@@ -147,6 +162,8 @@ class Table(Relation):
             raise ValueError(
                 "give `sql`, `transform`, `seed`, or `from` with `apply`; a table filled by hand has `keys`"
             )
+        if self.schema_ is not None and self.seed is None and given:
+            raise ValueError("`schema` is for a table that is loaded from a file or filled by hand")
         if self.apply is not None and self.keys:
             raise ValueError("with `apply` the keys stand in `apply.keys`")
         return self
@@ -213,8 +230,8 @@ def _keys_of(definition: Relation) -> tuple[str, ...]:
         return ()
     if definition.apply is None:
         return definition.keys
-    # A history has a row per key and beginning.
-    return definition.apply.keys + (("valid_from",) if definition.apply.history == "all" else ())
+    # A history has a row per key and change: two may begin at the same moment.
+    return definition.apply.keys + (("_hw_sequence",) if definition.apply.history == "all" else ())
 
 
 def _tick(key: str) -> str:

@@ -1,72 +1,34 @@
-"""What a query or a `from:` names: `topic('x')`, `table('x')`, `mv('x')`, `topics.x`, a bare `x`."""
+"""What a query or a `from:` names: `topic('x')`, `table('x')`, `mv('x')`, `topics.x`, a bare `x`, `changes('x', …)`."""
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError, TokenError
 
-from headwater.errors import Code, UsageError, Where, did_you_mean
-from headwater.model import Kind
+from headwater.errors import Code, UsageError
+from headwater.sql.moments import between
+from headwater.sql.names import DATABASES, FUNCTIONS, Reference, resolve
+from headwater.sql.parsing import parse_condition, parse_query
+from headwater.sql.places import InvalidSql, span_of
 
-FUNCTIONS = {"topic": Kind.TOPIC, "table": Kind.TABLE, "mv": Kind.VIEW}
-DATABASES = {kind.plural: kind for kind in Kind}
+__all__ = [
+    "DATABASES",
+    "FUNCTIONS",
+    "InvalidSql",
+    "Reference",
+    "parse_condition",
+    "parse_query",
+    "parse_reference",
+    "references",
+    "referring",
+    "resolve",
+]
 
 _CALL = re.compile(r"\s*(\w+)\s*\(\s*(['\"])(.*?)\2\s*\)\s*")
 _DOTTED = re.compile(r"\s*(?:(\w+)\s*\.\s*)?(\w+)\s*")
-
-# What sqlglot can't parse it takes for an opaque command, which is refused here: its warning says it twice.
-logging.getLogger("sqlglot").setLevel(logging.ERROR)
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A relation as it is named; `kind` is None for a bare name."""
-
-    name: str
-    kind: Kind | None = None
-    driving: bool = False
-    """Inside `stream(…)`."""
-    temporal: bool = False
-    """Looked up `FOR SYSTEM_TIME AS OF` a column."""
-    foreign: bool = False
-    """A name that none of the lake's relations can have: `lake.sales.orders`."""
-    line: int | None = None
-
-    def __str__(self) -> str:
-        if self.kind is None:
-            return self.name
-        function = next(name for name, kind in FUNCTIONS.items() if kind is self.kind)
-        return f"{function}('{self.name}')"
-
-
-class InvalidSql(UsageError):
-    """SQL that can't be parsed; `line` counts from the statement's first."""
-
-    def __init__(self, message: str, line: int | None = None) -> None:
-        super().__init__(Code.INVALID_SQL, message, where=None if line is None else Where("SQL", line))
-        self.line = line
-
-
-def parse_query(sql: str) -> exp.Query:
-    """The one query in a text."""
-    statements = _parsed(sql)
-    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
-        raise InvalidSql("should be one SELECT")
-    return statements[0]
-
-
-def parse_condition(sql: str) -> exp.Expression:
-    """A boolean expression: `page IS NOT NULL`."""
-    found = _parsed(sql)
-    if len(found) != 1 or not isinstance(found[0], exp.Expression) or isinstance(found[0], (exp.Query, exp.Command)):
-        raise InvalidSql("should be one condition")
-    return found[0]
 
 
 def references(query: exp.Query) -> list[Reference]:
@@ -89,93 +51,52 @@ def parse_reference(text: str) -> Reference:
     )
 
 
-def resolve(reference: Reference, known: Mapping[Kind, Collection[str]]) -> Kind:
-    """The kind of relation that a reference means; UNKNOWN_REFERENCE if there is none or more than one."""
-    if reference.foreign:
-        raise UsageError(
-            Code.UNKNOWN_REFERENCE,
-            f"'{reference.name}' is not in this lake",
-            hint="a source of type `table` takes in somebody else's table",
-        )
-    if reference.kind is not None:
-        if reference.name in known[reference.kind]:
-            return reference.kind
-        raise _unknown(reference, known, reference.kind)
-    kinds = [kind for kind in Kind if reference.name in known[kind]]
-    if len(kinds) == 1:
-        return kinds[0]
-    if not kinds:
-        raise _unknown(reference, known, None)
-    choices = " or ".join(str(Reference(reference.name, kind)) for kind in kinds)
-    raise UsageError(Code.UNKNOWN_REFERENCE, f"'{reference.name}' is not unique", hint=f"write {choices}")
-
-
-def _unknown(reference: Reference, known: Mapping[Kind, Collection[str]], kind: Kind | None) -> UsageError:
-    elsewhere = [Reference(reference.name, other) for other in Kind if reference.name in known[other]]
-    if elsewhere:
-        hint = f"did you mean {elsewhere[0]}?"
-    else:
-        hint = did_you_mean(
-            reference.name, known[kind] if kind else {name for names in known.values() for name in names}
-        )
-    what = kind.value if kind else "topic, table or view"
-    return UsageError(Code.UNKNOWN_REFERENCE, f"there is no {what} '{reference.name}'", hint=hint)
-
-
-def _parsed(sql: str) -> list[object]:
-    try:
-        return [statement for statement in sqlglot.parse(sql, dialect="spark") if statement is not None]
-    except ParseError as error:
-        first = error.errors[0] if error.errors else {}
-        near = str(first.get("highlight") or "").strip()
-        message = str(first.get("description") or "can't be parsed")
-        # The parser shows its own token objects in some messages; the text it stumbled over says more.
-        message = message.split(" but got <", 1)[0]
-        raise InvalidSql(message + (f" near '{near}'" if near else ""), first.get("line")) from None
-    except TokenError:
-        raise InvalidSql("a quote or comment is not closed") from None
-
-
 def referring(query: exp.Query) -> Iterator[tuple[exp.Table, Reference]]:
     """Each place in a query that reads a relation, with what it names."""
     for table in query.find_all(exp.Table, bfs=False):
-        called = table.this
-        temporal = _is_temporal(table)
-        if isinstance(called, exp.Anonymous):
-            found = _called(called, temporal)
-            if found is not None:
-                yield table, found
-            continue
-        if not isinstance(called, exp.Identifier):
-            continue
-        if table.catalog or (table.db and table.db not in DATABASES):
-            name = ".".join(part.name for part in table.parts)
-            yield table, Reference(name, temporal=temporal, foreign=True, line=_line(called))
-        elif table.db:
-            yield table, Reference(table.name, DATABASES[table.db], temporal=temporal, line=_line(called))
-        elif not _is_cte(table):
-            yield table, Reference(table.name, temporal=temporal, line=_line(called))
+        found = _referred(table)
+        if found is not None:
+            yield table, replace(found, temporal=_is_temporal(table), span=found.span or span_of(table.this))
 
 
-def _called(call: exp.Anonymous, temporal: bool) -> Reference | None:
-    """`topic('x')` or `stream(…)` in FROM; None for a table function such as range(10)."""
+def _referred(table: exp.Table) -> Reference | None:
+    called = table.this
+    if isinstance(called, exp.Anonymous):
+        return _called(called)
+    if not isinstance(called, exp.Identifier):
+        return None
+    if table.catalog or (table.db and table.db not in DATABASES):
+        return Reference(".".join(part.name for part in table.parts), foreign=True, line=_line(called))
+    if table.db:
+        return Reference(table.name, DATABASES[table.db], line=_line(called))
+    return None if _is_cte(table) else Reference(table.name, line=_line(called))
+
+
+def _called(call: exp.Anonymous) -> Reference | None:
+    """`topic('x')`, `stream(…)` or `changes(…)` in FROM; None for a table function such as range(10)."""
     name = call.name.lower()
     if name == "stream":
         if len(call.expressions) != 1:
             raise InvalidSql("stream() takes one topic or table", _line(call))
         inner = _named(call.expressions[0])
-        return Reference(inner.name, inner.kind, driving=True, temporal=temporal, line=inner.line or _line(call))
+        return Reference(inner.name, inner.kind, driving=True, line=inner.line or _line(call), span=span_of(call))
+    if name == "changes":
+        what, *ends = call.expressions or [None]
+        if not isinstance(what, exp.Literal) or not what.is_string or not 1 <= len(ends) <= 2:
+            raise InvalidSql("changes() takes a name in quotes, and the versions or times between which", _line(call))
+        inner = parse_reference(what.name)
+        return Reference(inner.name, inner.kind, changes=between(ends), line=_line(call), span=span_of(call))
     if name in FUNCTIONS:
-        inner = _named(call)
-        return Reference(inner.name, inner.kind, temporal=temporal, line=inner.line)
+        return _named(call)
     return None
 
 
-def _named(expression: exp.Expression) -> Reference:
+def _named(expression: exp.Expr) -> Reference:
     if isinstance(expression, exp.Anonymous) and expression.name.lower() in FUNCTIONS:
         arguments = expression.expressions
         if len(arguments) == 1 and isinstance(arguments[0], exp.Literal) and arguments[0].is_string:
-            return Reference(arguments[0].name, FUNCTIONS[expression.name.lower()], line=_line(expression))
+            kind = FUNCTIONS[expression.name.lower()]
+            return Reference(arguments[0].name, kind, line=_line(expression), span=span_of(expression))
         raise InvalidSql(f"{expression.name.lower()}() takes one name in quotes", _line(expression))
     if isinstance(expression, exp.Column) and (not expression.table or expression.table in DATABASES):
         return Reference(expression.name, DATABASES.get(expression.table), line=_line(expression.this))
@@ -188,14 +109,22 @@ def _is_temporal(table: exp.Table) -> bool:
 
 
 def _is_cte(table: exp.Table) -> bool:
-    ancestor = table.parent
-    while ancestor is not None:
-        if isinstance(ancestor, exp.Query) and any(cte.alias == table.name for cte in ancestor.ctes):
-            return True
-        ancestor = ancestor.parent
+    """Whether a bare name means a CTE: one that stands around it, or before the one that it stands in."""
+    node: exp.Expr | None = table.parent
+    inside: exp.Expr | None = None
+    while node is not None:
+        if isinstance(node, exp.CTE):
+            inside = node
+        elif isinstance(node, exp.Query):
+            for cte in node.ctes:
+                if cte is inside:
+                    break
+                if cte.alias == table.name:
+                    return True
+        node = node.parent
     return False
 
 
-def _line(expression: exp.Expression) -> int | None:
+def _line(expression: exp.Expr) -> int | None:
     line = expression.meta.get("line")
     return int(line) if line is not None else None

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timezone
 
 from sqlglot import exp
 
-from headwater.errors import Code, UsageError
+from headwater.errors import Code
 from headwater.model import At
-from headwater.sql.references import InvalidSql, Reference, referring
+from headwater.sql.moments import moment_of, parse_time
+from headwater.sql.names import Moment, Reference
+from headwater.sql.places import InvalidSql
+from headwater.sql.references import referring
+
+__all__ = ["Placed", "only_at", "parse_time", "time_travel", "with_limit", "with_relations", "with_versions"]
 
 Placed = Callable[[Reference, "At | None"], str]
 """Gives the name under which the engine knows a relation, at a version or time."""
@@ -30,28 +34,46 @@ def with_relations(query: exp.Query, place: Placed) -> str:
     return query.sql(dialect="spark")
 
 
+def with_versions(query: exp.Query, version: Callable[[Reference, str], int]) -> exp.Query:
+    """The query with versions put in for the labels of named snapshots, which `version` is asked for."""
+    query = query.copy()
+    for table, reference in list(referring(query)):
+        label = moment_of(table)
+        if isinstance(label, str):
+            number = exp.Literal.number(version(reference, label))
+            table.set("version", exp.Version(this="VERSION", expression=number, kind="AS OF"))
+        if reference.changes is not None:
+            ends = (reference.changes.start, reference.changes.end)
+            what, *_ = table.this.expressions
+            numbers = [_end(version(reference, one) if isinstance(one, str) else one) for one in ends]
+            table.this.set("expressions", [what, *numbers])
+    return query
+
+
+def with_limit(query: exp.Query, rows: int) -> exp.Query:
+    """The query's first rows, in its order."""
+    limit = query.args.get("limit")
+    if limit is None and query.args.get("offset") is None:
+        return query.limit(rows)
+    value = limit.expression if isinstance(limit, exp.Limit) else None
+    if isinstance(value, exp.Literal) and value.name.isdigit() and int(value.name) <= rows:
+        return query
+    return exp.select("*").from_(query.subquery("limited")).limit(rows)
+
+
 def time_travel(table: exp.Table) -> At | None:
     """The `VERSION AS OF 3` or `TIMESTAMP AS OF '…'` of a relation in a query."""
-    version = table.args.get("version")
-    if not isinstance(version, exp.Version):
-        return None
-    value = version.expression
-    if not isinstance(value, exp.Literal):
-        raise InvalidSql("a version or time to travel to is a number or a text in quotes")
-    if str(version.this).upper() == "VERSION":
-        try:
-            return int(value.name)
-        except ValueError:
-            raise InvalidSql(f"'{value.name}' is not a version") from None
-    return parse_time(value.name)
+    return only_at(moment_of(table))
 
 
-def parse_time(text: str) -> datetime:
-    """A moment as people write it; without a zone it is UTC."""
-    try:
-        found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError:
-        raise UsageError(
-            Code.INVALID_VALUE, f"'{text}' is not a time", hint="write 2026-10-17 or 2026-10-17 12:30:00"
-        ) from None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+def only_at(moment: Moment | None) -> At | None:
+    """A version or time; labels are put in by `with_versions` before a query reaches an engine."""
+    if isinstance(moment, str):
+        raise InvalidSql(f"there is no version '{moment}'", code=Code.NO_SUCH_VERSION)
+    return moment
+
+
+def _end(moment: Moment | None) -> exp.Expr:
+    if moment is None:
+        return exp.Null()
+    return exp.Literal.number(moment) if isinstance(moment, int) else exp.Literal.string(str(moment))

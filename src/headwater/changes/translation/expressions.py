@@ -12,6 +12,9 @@ from headwater.changes.translation.scope import Scope, parts_of
 IsAggregate = Callable[[str], bool]
 """Whether a function, by its name, is an aggregate: the engine knows."""
 
+WINDOW, SESSION = "window", "session_window"
+"""Functions that put a time into windows; a column of a group has their name."""
+
 
 def resolved(expression: exp.Expr, scope: Scope) -> exp.Expr:
     """A copy in which every column stands under its unique name; refused if one is of the query around."""
@@ -105,3 +108,16 @@ def _is_call(node: exp.Expr, is_aggregate: IsAggregate) -> bool:
 def windows_in(expression: exp.Expr) -> list[exp.Window]:
     """The window functions of an expression."""
     return [one for one in expression.find_all(exp.Window) if one.find_ancestor(exp.Query, exp.Window) is None]
+
+
+def window_call(expression: exp.Expr) -> str | None:
+    """`window` or `session_window`, if an expression is such a call."""
+    inner = expression.unnest()
+    name = inner.name.lower() if isinstance(inner, exp.Anonymous) else ""
+    return name if name in (WINDOW, SESSION) else None
+
+
+def require_no_session(expression: exp.Expr) -> None:
+    """A session is made of several rows: no row has one of its own."""
+    if any(window_call(one) == SESSION for one in expression.find_all(exp.Anonymous)):
+        raise NotIncremental("session_window outside of GROUP BY", expression)

@@ -34,23 +34,22 @@ class GroupingSets:
     def expanded(
         self, input: Operator, below: Sequence[str], columns: Sequence[str], calls: Mapping[str, str], names: Names
     ) -> Operator:
-        """An aggregate for each set, all of them under the same names; keys that are not in a set are NULL."""
-        kept = {name: at for at, name in reversed(list(enumerate(columns)))}
+        """One aggregate over a copy of the rows for each set; keys that are not in a set are NULL in its copy."""
+        at = {name: index for index, name in reversed(list(enumerate(columns)))}
+        copies = {name: names.new(name.rsplit("#", 1)[0]) for name in below}
+        number = names.new(GROUPING)
+        kept = {name: sql(reference(name)) for name in input.columns}
         parts: list[Operator] = []
         for one in self.sets:
-            own = [name for name in below if kept[name] in one]
-            fresh = {text: names.new(name.rsplit("#", 1)[0]) for text, name in calls.items()}
-            aggregate = Aggregate(input, own, {name: text for text, name in fresh.items()})
-            number = sum(1 << (len(columns) - 1 - at) for at in range(len(columns)) if at not in one)
-            values: dict[str, str] = {}
-            for name in below:
-                values[names.new(name.rsplit("#", 1)[0])] = sql(reference(name)) if name in own else "NULL"
-            for text in calls:
-                values[names.new("value")] = sql(reference(fresh[text]))
-            values[names.new(GROUPING)] = f"CAST({number} AS BIGINT)"
-            same = dict(zip(values, [*(name if name in own else "" for name in below), *fresh.values()], strict=False))
-            parts.append(Project(aggregate, values, {name: own_name for name, own_name in same.items() if own_name}))
-        return UnionAll(parts, [*below, *calls.values(), GROUPING])
+            own = [name for name in below if at[name] in one]
+            keys = {copy: kept[name] if name in own else "NULL" for name, copy in copies.items()}
+            which = sum(1 << (len(columns) - 1 - index) for index in range(len(columns)) if index not in one)
+            plain = {name: name for name in input.columns} | {copies[name]: name for name in own}
+            parts.append(Project(input, {**kept, **keys, number: f"CAST({which} AS BIGINT)"}, plain))
+        rows = UnionAll(parts, [*input.columns, *copies.values(), number])
+        groups = Aggregate(rows, [*copies.values(), number], {name: text for text, name in calls.items()})
+        named = {**copies, **{name: name for name in calls.values()}, GROUPING: number}
+        return Project(groups, {name: sql(reference(one)) for name, one in named.items()}, named)
 
 
 def grouping_sets(

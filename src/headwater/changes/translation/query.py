@@ -7,44 +7,33 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from headwater.changes.aggregates import Aggregate
+from headwater.changes.aggregates import Aggregate, Sessions
 from headwater.changes.joins import Join, JoinKind, Pair
-from headwater.changes.linear import Filter, Generate, Project, Scan, UnionAll
+from headwater.changes.linear import Filter, Project, Scan, UnionAll
 from headwater.changes.operator import Operator
 from headwater.changes.sets import SetOperation
 from headwater.changes.translation.expressions import (
+    SESSION,
     IsAggregate,
     aggregates_in,
     conjunction,
     conjuncts,
     plain,
     reference,
+    require_no_session,
     resolved,
     sql,
     uniques,
+    window_call,
     windows_in,
 )
 from headwater.changes.translation.grouping import grouping_sets
+from headwater.changes.translation.inner import with_implied
 from headwater.changes.translation.refusal import NotIncremental
 from headwater.changes.translation.rewriting import for_people, rewritten, with_aliases
-from headwater.changes.translation.scope import Names, Scope, Seen
+from headwater.changes.translation.scope import Names, Scope, Seen, renamed
+from headwater.changes.translation.sources import sources
 from headwater.changes.windows import Window
-
-_SIDES = {
-    ("", ""): JoinKind.INNER,
-    ("", "INNER"): JoinKind.INNER,
-    ("", "CROSS"): JoinKind.INNER,
-    ("LEFT", ""): JoinKind.LEFT,
-    ("LEFT", "OUTER"): JoinKind.LEFT,
-    ("RIGHT", ""): JoinKind.RIGHT,
-    ("RIGHT", "OUTER"): JoinKind.RIGHT,
-    ("FULL", ""): JoinKind.FULL,
-    ("FULL", "OUTER"): JoinKind.FULL,
-    ("LEFT", "SEMI"): JoinKind.SEMI,
-    ("", "SEMI"): JoinKind.SEMI,
-    ("LEFT", "ANTI"): JoinKind.ANTI,
-    ("", "ANTI"): JoinKind.ANTI,
-}
 
 
 @dataclass(frozen=True)
@@ -63,7 +52,7 @@ class Translation:
         self.names = Names()
         self.is_aggregate = is_aggregate
         self._columns_of = columns_of
-        self._ctes: list[dict[str, exp.Query]] = []
+        self._ctes: list[dict[str, exp.CTE]] = []
 
     # --- queries
 
@@ -73,7 +62,7 @@ class Translation:
             return self.query(query.this, outer)
         if not isinstance(query, exp.Query):
             raise NotIncremental("this is not a query that can be followed", query)
-        self._ctes.append({cte.alias.lower(): cte.this for cte in query.ctes})
+        self._ctes.append({cte.alias.lower(): cte for cte in query.ctes})
         try:
             if query.args.get("limit") or query.args.get("offset"):
                 raise NotIncremental(
@@ -112,10 +101,12 @@ class Translation:
         from headwater.changes.translation.subqueries import with_condition, with_scalars
 
         self._refuse(select)
-        operator, scope = self.sources(select, outer)
         where = select.args.get("where")
-        if where is not None:
-            operator = with_condition(self, operator, scope, where.this)
+        conditions = [] if where is None else with_implied(list(conjuncts(where.this)))
+        operator, scope, waiting = sources(self, select, outer, conditions)
+        rest = conjunction([one.copy() for one in waiting])
+        if rest is not None:
+            operator = with_condition(self, operator, scope, rest)
         chosen = self._chosen(select, scope)
         having = select.args.get("having")
         qualify = select.args.get("qualify")
@@ -159,46 +150,7 @@ class Translation:
             if select.args.get(name):
                 raise NotIncremental(what)
 
-    def sources(self, select: exp.Select, outer: Scope | None) -> tuple[Operator, Scope]:
-        """FROM with its joins and lateral views."""
-        scope = Scope(outer=outer)
-        from_ = select.args.get("from_") or select.args.get("from")
-        if from_ is None:
-            raise NotIncremental("a query without FROM")
-        operator = self._relation(from_.this, scope)
-        for join in select.args.get("joins") or []:
-            operator = self._joined(operator, scope, join)
-        for lateral in select.args.get("laterals") or []:
-            operator = self._lateral(operator, scope, lateral)
-        return operator, scope
-
-    def _relation(self, relation: exp.Expr, scope: Scope) -> Operator:
-        """One relation of FROM; its columns are added to the scope."""
-        if relation.args.get("sample") or relation.args.get("pivots"):
-            raise NotIncremental("TABLESAMPLE and PIVOT", relation)
-        if isinstance(relation, exp.Table) and isinstance(relation.this, exp.Identifier):
-            made = self._named(relation)
-            alias = relation.alias_or_name
-        elif isinstance(relation, exp.Subquery):
-            made = self.query(relation.this)
-            alias = relation.alias
-        else:
-            raise NotIncremental("this relation can't be followed", relation)
-        own = relation.args.get("alias")
-        given = [one.name for one in own.columns] if isinstance(own, exp.TableAlias) else []
-        columns = made.columns
-        if given:
-            columns = [(name, unique) for name, (_, unique) in zip(given, columns, strict=True)]
-        operator = made.operator
-        for name, unique in columns:
-            scope.columns.append(Seen(alias, name, unique))
-        for join in relation.args.get("joins") or []:
-            operator = self._joined(operator, scope, join)
-        for lateral in relation.args.get("laterals") or []:
-            operator = self._lateral(operator, scope, lateral)
-        return operator
-
-    def _named(self, table: exp.Table) -> Made:
+    def named(self, table: exp.Table) -> Made:
         if not table.db:
             for depth in range(len(self._ctes) - 1, -1, -1):
                 found = self._ctes[depth].get(table.name.lower())
@@ -208,56 +160,17 @@ class Translation:
         names = {self.names.new(name): name for name in columns}
         return Made(Scan(table.name, names), [(name, unique) for unique, name in names.items()])
 
-    def _cte(self, query: exp.Query, depth: int) -> Made:
+    def _cte(self, cte: exp.CTE, depth: int) -> Made:
         """A common table expression, anew at each place that names it; it sees those before it."""
         inside, self._ctes = (
             self._ctes,
-            [{name: one for name, one in level.items() if one is not query} for level in self._ctes[: depth + 1]],
+            [{name: one for name, one in level.items() if one is not cte} for level in self._ctes[: depth + 1]],
         )
         try:
-            return self.query(query)
+            made = self.query(cte.this)
         finally:
             self._ctes = inside
-
-    def _joined(self, left: Operator, scope: Scope, join: exp.Join) -> Operator:
-        kind = _SIDES.get((str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()))
-        if kind is None or str(join.args.get("method") or ""):
-            raise NotIncremental("this kind of join", join)
-        if isinstance(join.this, exp.Lateral):
-            return self._lateral(left, scope, join.this)
-        theirs = Scope(outer=scope.outer)
-        right = self._relation(join.this, theirs)
-        using = [one.name for one in join.args.get("using") or []]
-        if using:
-            return self._using(left, right, scope, theirs, kind, using)
-        both = Scope([*scope.columns, *theirs.columns], scope.outer)
-        condition = join.args.get("on")
-        if condition is not None and condition.find(exp.Query) is not None:
-            raise NotIncremental("a subquery in ON", condition)
-        parts = [resolved(one, both) for one in conjuncts(condition)]
-        operator = self.join(left, right, kind, parts)
-        if kind not in (JoinKind.SEMI, JoinKind.ANTI):
-            scope.columns += theirs.columns
-        return operator
-
-    def _using(
-        self, left: Operator, right: Operator, scope: Scope, theirs: Scope, kind: JoinKind, using: Sequence[str]
-    ) -> Operator:
-        if kind is JoinKind.FULL:
-            raise NotIncremental("FULL JOIN … USING", hint="write the condition with ON, and coalesce the columns")
-        pairs, mine = [], []
-        for name in using:
-            one, other = scope.find([name]), theirs.find([name])
-            if one is None or other is None:
-                raise NotIncremental(f"USING ({name}): both sides need the column")
-            pairs.append(Pair(one[0].unique, other[0].unique))
-            kept = other[0].unique if kind is JoinKind.RIGHT else one[0].unique
-            mine.append(Seen(one[0].relation, name, kept))
-        operator = Join(left, right, kind, pairs)
-        rest = [one for one in scope.columns if one.name.lower() not in {name.lower() for name in using}]
-        others = [one for one in theirs.columns if one.name.lower() not in {name.lower() for name in using}]
-        scope.columns[:] = [*mine, *rest, *([] if kind in (JoinKind.SEMI, JoinKind.ANTI) else others)]
-        return operator
+        return Made(made.operator, renamed(made.columns, cte.args.get("alias")))
 
     def join(self, left: Operator, right: Operator, kind: JoinKind, parts: Sequence[exp.Expr]) -> Operator:
         """A join by resolved conditions: equalities of the two sides become its keys."""
@@ -295,22 +208,11 @@ class Translation:
         """The operator's columns, and some more computed of them."""
         if not made:
             return operator
+        for value in made.values():
+            require_no_session(value)
         kept = {name: sql(reference(name)) for name in operator.columns}
         values = {**kept, **{name: sql(value) for name, value in made.items()}}
         return Project(operator, values, {name: name for name in operator.columns})
-
-    def _lateral(self, operator: Operator, scope: Scope, lateral: exp.Lateral) -> Operator:
-        alias = lateral.args.get("alias")
-        if not lateral.args.get("view") or not isinstance(alias, exp.TableAlias):
-            raise NotIncremental("LATERAL with a subquery", lateral)
-        given = [one.name for one in alias.columns]
-        if not given:
-            raise NotIncremental("LATERAL VIEW without column names", lateral, "name them: … AS value")
-        fresh = [self.names.new(name) for name in given]
-        call = sql(resolved(lateral.this, scope))
-        made = Generate(operator, call, fresh, outer=bool(lateral.args.get("outer")))
-        scope.add(alias.name, dict(zip(given, fresh, strict=True)))
-        return made
 
     # --- parts of SELECT
 
@@ -345,11 +247,18 @@ class Translation:
         keys = sets.keys
         made: dict[str, exp.Expr] = {}
         named: dict[str, str] = {}  # the text of a key → its column
+        windows: dict[str, str] = {}  # `window` and `session_window`, as which such a key is known after it
+        sessions: dict[str, str] = {}
         for key in keys:
             value = resolved(key, scope)
             text = sql(value)
-            if text not in named:
+            window = window_call(value)
+            if text not in named and window == SESSION:
+                sessions[text] = named[text] = self.names.new(window)
+            elif text not in named:
                 named[text] = self._column(value, made)
+            if window is not None:
+                windows[window] = named[text]
         operator = self._with_columns(operator, made)
         calls: dict[str, str] = {}
         for value in values:
@@ -358,13 +267,20 @@ class Translation:
                 calls.setdefault(text, self.names.new(call.key if call.key != "anonymous" else call.name))
         columns = [named[sql(resolved(key, scope))] for key in keys]
         below = list(dict.fromkeys(columns))
-        if sets.plain:
+        if sessions:
+            if not sets.plain or len(sessions) > 1:
+                raise NotIncremental("several sessions, or sessions in ROLLUP, CUBE or GROUPING SETS", group)
+            [(session, name)] = sessions.items()
+            others = [one for one in below if one != name]
+            operator = Sessions(operator, others, name, session, {name: text for text, name in calls.items()})
+        elif sets.plain:
             operator = Aggregate(operator, below, {name: text for text, name in calls.items()})
         else:
             operator = sets.expanded(operator, below, columns, calls, self.names)
         after = Scope([one for one in scope.columns if one.unique in below], scope.outer)
         for name in operator.columns:
             after.hide(name)
+        after.columns += [Seen("", name, unique, hidden=True) for name, unique in windows.items()]
         over_groups = [rewritten(value, scope, named, calls, sets.grouping) for value in values]
         return operator, over_groups, after
 
@@ -414,6 +330,7 @@ class Translation:
             inner = resolved(value, scope)
             if inner.find(exp.Query) is not None:
                 raise NotIncremental("a subquery here", value)
+            require_no_session(inner)
             values[unique] = sql(inner)
             own = plain(inner)
             if own is not None:

@@ -22,6 +22,8 @@ def rewritten(
     holder = exp.Paren(this=value.copy())
 
     def visit(node: exp.Expr, of_a_window: bool = False) -> None:
+        if isinstance(node, exp.Query):
+            return  # its aggregates are its own
         text = None if of_a_window else _text(node, scope)
         if text is not None and text in calls:
             node.replace(reference(calls[text]))

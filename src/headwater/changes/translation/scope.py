@@ -71,5 +71,13 @@ def parts_of(column: exp.Column) -> list[str]:
     return [part.name for part in column.parts]
 
 
+def renamed(columns: list[tuple[str, str]], alias: exp.Expr | None) -> list[tuple[str, str]]:
+    """The columns by the names that an alias gives them: `t (a, b)`."""
+    given = [one.name for one in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    if not given:
+        return columns
+    return [(name, unique) for name, (_, unique) in zip(given, columns, strict=True)]
+
+
 def _same(one: str, other: str) -> bool:
     return one.lower() == other.lower()

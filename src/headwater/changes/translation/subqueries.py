@@ -23,6 +23,7 @@ from headwater.changes.translation.expressions import (
 )
 from headwater.changes.translation.refusal import NotIncremental
 from headwater.changes.translation.scope import Scope, parts_of
+from headwater.changes.translation.sources import sources
 
 if TYPE_CHECKING:
     from headwater.changes.translation.query import Translation
@@ -179,7 +180,7 @@ def _decorrelated(made: Translation, query: exp.Expr, scope: Scope, *, wanted: b
         return _Inner(plain_.operator, [unique for _, unique in plain_.columns], [])
     where = query.args.get("where")
     parts = list(conjuncts(where.this)) if where is not None else []
-    _, inside = made.sources(query.copy(), scope)
+    _, inside, _ = sources(made, query.copy(), scope)
     linking = [one for one in parts if _is_linked(one, inside, scope)]
     if not linking:
         found = made.query(query)

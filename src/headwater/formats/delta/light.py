@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
@@ -15,7 +16,9 @@ from headwater.errors import Code, TerminalError, Unsupported
 from headwater.formats.arrow import as_spark
 from headwater.formats.base import Address, LightTable, Surroundings
 from headwater.formats.delta.properties import MAPPING, OLDEST
+from headwater.formats.delta.scanning import BY_FILE, scan
 from headwater.formats.delta.writing import Writer
+from headwater.formats.scanning import ParquetScan
 from headwater.model import At, Mark, Version
 
 _EXACT = {"timestampNtz", "v2Checkpoint", "deletionVectors"}
@@ -28,6 +31,8 @@ class DeltaLight(LightTable):
     def __init__(self, address: Address, around: Surroundings) -> None:
         super().__init__(address, around)
         self._writer = Writer(address, around, self._open)
+        self._held: tuple[Handle, tuple[int, int] | None] | None = None
+        self._scanned: tuple[tuple[object, Version], ParquetScan] | None = None
 
     def version(self) -> Version | None:
         try:
@@ -57,11 +62,48 @@ class DeltaLight(LightTable):
         result: Any = QueryBuilder().register("t", handle).execute(f"SELECT {wanted} FROM t")
         return as_spark(pa.RecordBatchReader.from_stream(result))
 
+    def parquet(self, at: At | None = None) -> ParquetScan:
+        try:
+            handle = self._latest() if at is None else self._open(self.version_at(at))
+        except TableNotFoundError as error:
+            raise TerminalError(Code.NO_SUCH_RELATION, f"there is no Delta table at {self.address}") from error
+        if self._scanned is not None and self._scanned[0] == (handle.metadata().id, handle.version()):
+            return self._scanned[1]
+        features = set(handle.protocol().reader_features or ())
+        if not features <= BY_FILE or handle.metadata().configuration.get(MAPPING, "none") != "none":
+            named = ", ".join(sorted(features - BY_FILE)) or "columnMapping"
+            raise Unsupported(f"{self.address} is not read file by file: it uses {named}")
+        found = scan(handle, str(self.address.path))
+        if at is None:
+            self._scanned = ((handle.metadata().id, handle.version()), found)
+        return found
+
+    def _latest(self) -> Handle:
+        """The latest version; a handle that is held is brought forward, if its table is still the same one."""
+        if self._held is not None:
+            handle, stamp = self._held
+            if stamp is not None and stamp == self._stamp(handle.version()):
+                if self._stamp(handle.version() + 1) is not None:
+                    handle.update_incremental()
+                    self._held = (handle, self._stamp(handle.version()))
+                return handle
+        handle = self._open()
+        self._held = (handle, self._stamp(handle.version()))
+        return handle
+
+    def _stamp(self, version: Version) -> tuple[int, int] | None:
+        """What tells a commit from one of the same number in a table that was made anew; None: there is none."""
+        try:
+            found = os.stat(f"{self.address.path}/_delta_log/{version:020d}.json")
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
     def _append(self, rows: pa.Table, mark: Mark) -> Version:
         return self._writer.append(rows, mark)
 
-    def _upsert(self, rows: pa.Table, keys: Sequence[str]) -> Version:
-        return self._writer.upsert(rows, keys)
+    def _upsert(self, rows: pa.Table, keys: Sequence[str], mark: Mark | None) -> Version:
+        return self._writer.upsert(rows, keys, mark)
 
     def _open(self, version: Version | None = None) -> Handle:
         path = self.address.path

@@ -158,12 +158,14 @@ def _commit(version: Version, info: dict[str, Any]) -> Commit:
 
 def _rows(operation: str, metrics: dict[str, int]) -> tuple[int | None, int | None]:
     """Rows that came and went; an updated row does both."""
+    # deltalake, which makes the light commits, has other names for what it counts
     if operation == "MERGE":
-        updated = metrics.get("numTargetRowsUpdated", 0)
-        came = metrics.get("numTargetRowsInserted", 0) + updated
-        return came, metrics.get("numTargetRowsDeleted", 0) + updated
+        came, updated, went = (
+            metrics.get(f"numTargetRows{what}", metrics.get(f"num_target_rows_{what.lower()}", 0))
+            for what in ("Inserted", "Updated", "Deleted")
+        )
+        return came + updated, went + updated
     if operation == "WRITE":
-        # deltalake, which makes the light appends, has other names for what it counts
         return metrics.get("numOutputRows", metrics.get("num_added_rows")), metrics.get("numRemovedRows", 0)
     if operation == "DELETE":
         return 0, metrics.get("numDeletedRows")

@@ -72,32 +72,45 @@ class Writer:
                 fitting,
                 mode="append",
                 writer_properties=_properties(fitting, parquet),
-                commit_properties=CommitProperties(
-                    custom_metadata={"userMetadata": mark.to_json()},
-                    max_commit_retries=0,  # on top of another writer's commit nothing is made unseen
-                    app_transactions=[Transaction(mark.writer, mark.step)],
-                ),
+                commit_properties=_commit(mark),
             )
         version = handle.version()
         told = self._told_by(version)
         self._kept = (handle, version, told) if told else None
         return version
 
-    def upsert(self, rows: pa.Table, keys: Sequence[str]) -> Version:
-        """New rows and new states of rows; where there is `_deleted`, all rows are keys to delete."""
+    def upsert(self, rows: pa.Table, keys: Sequence[str], mark: Mark | None) -> Version:
+        """New rows and new states of rows; those with `_deleted` are keys to delete."""
         handle = self._latest()
         self._refuse_inexact(handle)
+        if mark is not None:
+            done = handle.transaction_version(mark.writer)
+            if done is not None and done >= mark.step:
+                return _made_by(handle, mark)
+        schema = pa.schema(handle.schema())
+        flags = rows[DELETED] if DELETED in rows.column_names else pa.chunked_array([[False] * rows.num_rows])
+        values = rows.drop_columns([DELETED]) if DELETED in rows.column_names else rows
+        fitting = fitted(values, schema, self._address).append_column(DELETED, flags.cast(pa.bool_()))
         same = " AND ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in keys)
-        deletes = DELETED in rows.column_names
-        source = rows.drop_columns([DELETED]) if deletes else fitted(rows, pa.schema(handle.schema()), self._address)
-        commit = CommitProperties(max_commit_retries=0)
+        columns = {_quoted(name): f"s.{_quoted(name)}" for name in schema.names}
+        found = handle.metadata().configuration.get(LAYOUT)
+        parquet = Layout.model_validate_json(found).parquet if found else ParquetOptions()
         with self._committing():
-            merge = handle.merge(source, same, source_alias="s", target_alias="t", commit_properties=commit)
-            if deletes:
-                merge.when_matched_delete().execute()
-            else:
-                merge.when_matched_update_all().when_not_matched_insert_all().execute()
-        return handle.version()
+            merge = handle.merge(
+                fitting,
+                same,
+                source_alias="s",
+                target_alias="t",
+                writer_properties=_properties_of(schema, parquet),
+                commit_properties=_commit(mark),
+            )
+            merge = merge.when_matched_delete(predicate=f"s.{_quoted(DELETED)}")
+            merge = merge.when_matched_update(columns)
+            merge.when_not_matched_insert(columns, predicate=f"NOT s.{_quoted(DELETED)}").execute()
+        version = handle.version()
+        told = self._told_by(version)
+        self._kept = (handle, version, told) if told else None
+        return version
 
     def _latest(self) -> Handle:
         """The kept handle brought up to date, if it still is a handle on this very table."""
@@ -147,6 +160,17 @@ class Writer:
             raise TransientError(Code.COMMIT_FAILED, f"a commit to {self._address} failed: {error}") from error
 
 
+def _commit(mark: Mark | None) -> CommitProperties:
+    """On top of another writer's commit nothing is made unseen."""
+    if mark is None:
+        return CommitProperties(max_commit_retries=0)
+    return CommitProperties(
+        custom_metadata={"userMetadata": mark.to_json()},
+        max_commit_retries=0,
+        app_transactions=[Transaction(mark.writer, mark.step)],
+    )
+
+
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
@@ -161,9 +185,22 @@ def _made_by(handle: Handle, mark: Mark) -> Version:
 
 
 def _properties(rows: pa.Table, parquet: ParquetOptions) -> WriterProperties:
+    return _without_statistics({path for path, array in _leaves(rows) if not _has_exact_statistics(array)}, parquet)
+
+
+def _properties_of(schema: pa.Schema, parquet: ParquetOptions) -> WriterProperties:
+    """For files whose rows are not all at hand: what any rows of these types can be relied on."""
+    unsafe = {
+        path
+        for path, array in _leaves(schema.empty_table())
+        if pa.types.is_floating(array.type) or not _has_exact_statistics(array)
+    }
+    return _without_statistics(unsafe, parquet)
+
+
+def _without_statistics(unsafe: set[tuple[str, ...]], parquet: ParquetOptions) -> WriterProperties:
     plain = ColumnProperties(dictionary_enabled=parquet.dictionary)
     columns: dict[str, ColumnProperties] = {}
-    unsafe = {path for path, array in _leaves(rows) if not _has_exact_statistics(array)}
     for name in {*parquet.bloom_filter, *(path[0] for path in unsafe)}:
         columns[name] = ColumnProperties(
             dictionary_enabled=parquet.dictionary,

@@ -95,8 +95,13 @@ class JavaTable:
         for depth in range(1, len(self.name.namespace) + 1):
             levels = self.java_strings(self.name.namespace[:depth])
             namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(levels)
-            if not catalog.namespaceExists(namespace):
+            if catalog.namespaceExists(namespace):
+                continue
+            try:
                 catalog.createNamespace(namespace)
+            except (Py4JJavaError, CapturedException):
+                if not catalog.namespaceExists(namespace):  # another flow may have been quicker
+                    raise
 
     def _catalog(self) -> Any:
         session: Any = self.spark._jsparkSession

@@ -17,6 +17,8 @@ from headwater.formats.arrow import as_spark
 from headwater.formats.base import Address, LightTable, Surroundings
 from headwater.formats.iceberg.metadata import Metadata
 from headwater.formats.iceberg.names import catalog_of, place, table_name
+from headwater.formats.iceberg.scanning import scan
+from headwater.formats.scanning import ParquetScan
 from headwater.model import At, Version
 from headwater.secret import Secret
 
@@ -38,6 +40,7 @@ class IcebergLight(LightTable):
         super().__init__(address, around)
         self._name = table_name(address)
         self._catalog: Catalog | None = None
+        self._scanned: tuple[object, ParquetScan] | None = None
 
     def version(self) -> Version | None:
         current = _metadata(self._open()).current
@@ -55,6 +58,16 @@ class IcebergLight(LightTable):
         self._refuse_inexact(table, scan)
         reader = as_spark(scan.to_arrow_batch_reader())
         return reader if columns is None else _ordered(reader, columns)
+
+    def parquet(self, at: At | None = None) -> ParquetScan:
+        table = self._open()
+        key = (str(table.metadata.table_uuid), table.metadata_location, at)
+        if self._scanned is None or self._scanned[0] != key:
+            version = None if at is None else self._find(_metadata(table), at)
+            if version is not None and version == table.metadata.current_snapshot_id:
+                version = None
+            self._scanned = (key, scan(table, version))
+        return self._scanned[1]
 
     def _find(self, metadata: Metadata, at: At) -> Version:
         found = metadata.find(at)

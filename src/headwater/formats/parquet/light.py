@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.errors import Code, TerminalError, did_you_mean
+from headwater.errors import Code, TerminalError, Unsupported, did_you_mean
 from headwater.formats.arrow import conformed
 from headwater.formats.base import Address, LightTable, Surroundings
 from headwater.formats.parquet.arrow import arrow_schema, from_text
-from headwater.formats.parquet.log import Log, LogFile
+from headwater.formats.parquet.log import Log, LogFile, State
 from headwater.formats.parquet.writing import append
+from headwater.formats.scanning import ParquetScan, ScannedFile
 from headwater.model import At, Mark, Version
 from headwater.storage import Files
 
@@ -28,6 +30,7 @@ class LightParquetTable(LightTable):
             raise TerminalError(Code.USAGE, f"a Parquet table has a path, not a name ({address})")
         self._files = Files(address.path, around.storage)
         self._log = Log(self._files)
+        self._scanned: tuple[tuple[Version, datetime], ParquetScan] | None = None
 
     def version(self) -> Version | None:
         return self._log.latest().version if self._log.exists() else None
@@ -42,6 +45,31 @@ class LightParquetTable(LightTable):
             schema = pa.schema([self._field(schema, name) for name in columns])
         batches = (batch for file in state.files.values() for batch in self._batches(file, schema))
         return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def parquet(self, at: At | None = None) -> ParquetScan:
+        if not self._files.is_local:
+            raise Unsupported(f"{self.address} is not on the local file system")
+        state = self._log.latest() if at is None else self._log.at(self.version_at(at))
+        key = (state.version, state.committed_at)  # a table made anew has other times
+        if self._scanned is None or self._scanned[0] != key:
+            self._scanned = (key, self._scan(state))
+        return self._scanned[1]
+
+    def _scan(self, state: State) -> ParquetScan:
+        schema = arrow_schema(state.schema)
+        partitioned = tuple(dict.fromkeys(name for file in state.files.values() for name in file.partition))
+        files = (
+            ScannedFile(
+                path=self._files.inside(file.path),
+                bytes=file.bytes,
+                rows=file.rows,
+                partition={
+                    name: from_text(value, schema.field(name).type).as_py() for name, value in file.partition.items()
+                },
+            )
+            for file in state.files.values()
+        )
+        return ParquetScan(state.version, schema, tuple(files), partitioned)
 
     def _append(self, rows: pa.Table, mark: Mark) -> Version:
         return append(self._files, self._log, self.address, rows, mark)

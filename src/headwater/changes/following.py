@@ -1,0 +1,184 @@
+"""Relations of the lake as inputs: their states at two versions, and the signed change between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from headwater.changes.operator import Moment
+from headwater.errors import Code, HeadwaterError, TerminalError
+from headwater.formats.base import Capability, SparkTable
+from headwater.formats.frames import column
+from headwater.model import WEIGHT, At, Commit, Kind, Version
+from headwater.warehouse import Warehouse, quoted_column, shown, unordered
+
+Positions = Mapping[str, Any]
+"""By a relation's name, `topics.orders`: the version read and when it was made."""
+
+_STARTED_OVER = ("RESTORE", "ROLLBACK", "CREATE OR REPLACE TABLE", "REPLACE TABLE")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A version of a relation. A table that was dropped and made again has another one of the same number."""
+
+    version: Version | None
+    """None: the table is there, and nothing was written to it yet."""
+    made_at: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"version": self.version, "at": self.made_at}
+
+    @staticmethod
+    def of(position: Any) -> Place | None:
+        if position is None:
+            return None
+        version = position["version"]
+        return Place(None if version is None else int(version), position.get("at"))
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A topic, table or view that something reads: always as people see it."""
+
+    kind: Kind
+    name: str
+    table: SparkTable
+    shown: str | None = None
+    at: At | None = None
+    """Read at this version or time for ever."""
+
+    @cached_property
+    def label(self) -> str:
+        return f"{self.kind.plural}.{self.name}" + ("" if self.at is None else f"@{self.at}")
+
+    def place(self) -> Place | None:
+        """Where it is now; None while there is no table."""
+        if not self.table.exists():
+            return None
+        return self._place(self.table.version() if self.at is None else self.table.version_at(self.at))
+
+    def _place(self, version: Version | None) -> Place:
+        if version is None:
+            return Place(None)
+        made = self.table.committed_at(version)
+        return Place(version, None if made is None else made.isoformat())
+
+    def rows(self, place: Place) -> DataFrame:
+        if place.version is None:
+            stored = self.table.spark.createDataFrame([], self.table.schema())
+        else:
+            stored = self.table.read(place.version)
+        return stored if self.shown is None else shown(stored, self.shown)
+
+    def change(self, start: Place, end: Place) -> DataFrame:
+        """What leads from one version to another, with WEIGHT."""
+        assert end.version is not None
+        found = self.table.changes(start.version, end.version)
+        return found if self.shown is None else shown(found, _of_changes(self.shown).sql(dialect="spark"))
+
+    def broken(self, start: Place, end: Place) -> str | None:
+        """Why the change from `start` can't be followed, in words; None if it can."""
+        if start.version is None:
+            return None
+        try:
+            self.table.version_at(start.version)
+        except HeadwaterError as error:
+            if error.code is not Code.NO_SUCH_VERSION:
+                raise
+            return f"{self.label} has been rebuilt or its version {start.version} was expired"
+        if self._place(start.version) != start:
+            return f"{self.label} was dropped and made again"
+        if self.shown is not None and _of_changes(self.shown).args.get("limit") is not None:
+            return f"{self.label} is cut off by LIMIT: what comes in and falls out is not recorded"
+        if not self.table.format.can(Capability.CHANGES):
+            return self.table.format.refusal(Capability.CHANGES)
+        if start != end and not self.versions(start, end):
+            return f"{self.label} was set back to an earlier version"
+        between = self.between(start, end)
+        for commit in between:
+            if commit.operation.upper() in _STARTED_OVER:
+                return f"{self.label} was restored or replaced (version {commit.version}: {commit.operation})"
+        epochs = {commit.mark.writer for commit in between if commit.mark is not None and commit.mark.step == 0}
+        if epochs and any(commit.mark is None and commit.rows_removed for commit in between):
+            return f"{self.label} was emptied and filled again"
+        return None
+
+    def versions(self, start: Place | None, end: Place) -> list[Version]:
+        """The versions after `start` up to `end`, the oldest first; none where `end` does not follow on `start`."""
+        after = self.table.versions_after(None if start is None else start.version)
+        return after[: after.index(end.version) + 1] if end.version in after else []
+
+    def between(self, start: Place, end: Place) -> list[Commit]:
+        """What was committed after `start`, up to `end`. Numbers alone tell no order: Iceberg's are random."""
+        count = None
+        if self.table.format.name == "delta" and end.version is not None:
+            count = end.version - (-1 if start.version is None else start.version)
+        found = set(self.versions(start, end))
+        return [commit for commit in self.table.history(count) if commit.version in found]
+
+
+def _of_changes(shown: str) -> exp.Select:
+    """What is shown of a view, for the signed changes of what is stored."""
+    return unordered(shown).select(quoted_column(WEIGHT))
+
+
+def relation_of(warehouse: Warehouse, kind: Kind, name: str, spark: SparkSession, at: At | None = None) -> Relation:
+    """A relation that is known, whether it has data or not."""
+    if name not in warehouse.names(kind):
+        raise warehouse.unknown(kind, name)
+    record = warehouse.record(kind, name)
+    return Relation(kind, name, warehouse.table(kind, name, spark), None if record is None else record.shown, at)
+
+
+@dataclass
+class States:
+    """The sources of a query at two places each: what the operators read."""
+
+    relations: Mapping[str, Relation]
+    """By the name that the query's text has for them."""
+    start: Mapping[str, Place]
+    end: Mapping[str, Place]
+    """By the relation's label."""
+    _rows: dict[tuple[str, Place], DataFrame] = field(default_factory=dict)
+
+    def rows(self, source: str, at: Moment) -> DataFrame:
+        relation = self.relations[source]
+        places = self.start if at is Moment.OLD else self.end
+        place = places.get(relation.label) or self.end[relation.label]
+        key = (source, place)
+        if key not in self._rows:
+            self._rows[key] = relation.rows(place)
+        return self._rows[key]
+
+    def change(self, source: str) -> DataFrame | None:
+        relation = self.relations[source]
+        start, end = self.start[relation.label], self.end[relation.label]
+        return None if start == end else _weighted(relation.change(start, end))
+
+
+def _weighted(df: DataFrame) -> DataFrame:
+    names = [name for name in df.columns if name != WEIGHT]
+    return df.select(*map(column, names), column(WEIGHT).cast("bigint").alias(WEIGHT))
+
+
+def places(relations: Sequence[Relation]) -> dict[str, Place]:
+    """Where all of them are now; NO_SUCH_RELATION names the first that has no data."""
+    found: dict[str, Place] = {}
+    for relation in relations:
+        if relation.label in found:
+            continue
+        place = relation.place()
+        if place is None:
+            raise TerminalError(
+                Code.NO_SUCH_RELATION,
+                f"{relation.kind.value} '{relation.name}' has no data yet",
+                hint="run it first: headwater run --once",
+            )
+        found[relation.label] = place
+    return found

@@ -1,0 +1,21 @@
+"""How the result of a query is kept."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from headwater.changes.kept.bag import Bag
+from headwater.changes.kept.base import Kept
+from headwater.changes.kept.grouped import grouped_of
+from headwater.changes.operator import Moment
+from headwater.changes.query import Query
+from headwater.changes.run import Run, as_they_are
+
+
+def kept(spark: SparkSession, query: Query) -> Kept:
+    """As groups where an aggregate is at the top, else as plain rows."""
+    grouped = grouped_of(query.operator, query.columns)
+    if grouped is None:
+        return Bag(query)
+    grouped.prepare(grouped.input.rows(Moment.NEW, Run(as_they_are(spark))))
+    return grouped

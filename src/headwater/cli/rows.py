@@ -1,0 +1,104 @@
+"""Rows of an answer on standard output, batch by batch: as a table, CSV, JSON, a JSON object a line, or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Literal
+
+from headwater.cli.output import note, plain, show_records, shown
+from headwater.errors import Code, UsageError
+from headwater.query.result import Result
+
+Output = Literal["table", "csv", "json", "ndjson", "parquet"]
+
+TABLE_ROWS = 1000
+"""How many rows a table on the terminal shows."""
+
+
+def print_rows(result: Result, output: Output) -> None:
+    _PRINTERS[output](result)
+
+
+def _table(result: Result) -> None:
+    rows = list(islice(result, TABLE_ROWS + 1))
+    show_records(rows[:TABLE_ROWS], result.columns, as_json=False, empty="no rows")
+    if len(rows) > TABLE_ROWS:
+        note(f"the first {TABLE_ROWS} rows; --output csv, json or ndjson gives all")
+
+
+def _csv(result: Result) -> None:
+    writer = csv.writer(sys.stdout)
+    writer.writerow(result.columns)
+    for row in result:
+        writer.writerow([_cell(row[name]) for name in result.columns])
+
+
+def _json(result: Result) -> None:
+    lines = map(line_of, result)
+    first = next(lines, None)
+    if first is None:
+        sys.stdout.write("[]\n")
+        return
+    sys.stdout.write(f"[\n  {first}")
+    for line in lines:
+        sys.stdout.write(f",\n  {line}")
+    sys.stdout.write("\n]\n")
+
+
+def _ndjson(result: Result) -> None:
+    for row in result:
+        sys.stdout.write(line_of(row) + "\n")
+
+
+def _parquet(result: Result) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    raw = getattr(sys.stdout, "buffer", None)
+    if raw is None or sys.stdout.isatty():
+        raise UsageError(Code.USAGE, "Parquet is not for a terminal", hint="send it to a file: > rows.parquet")
+    sys.stdout.flush()
+    sink = pa.PythonFile(raw, mode="w")  # not closed: standard output stays open
+    with pq.ParquetWriter(sink, result.schema, compression="zstd") as writer:
+        for batch in result.batches():
+            writer.write_batch(batch)
+    raw.flush()
+
+
+def line_of(row: Mapping[str, Any]) -> str:
+    """A row as one line of JSON."""
+    try:
+        return json.dumps(row, default=plain, ensure_ascii=False, allow_nan=False)
+    except (ValueError, TypeError):
+        return json.dumps(_with_words(row), default=plain, ensure_ascii=False)
+
+
+def _with_words(value: Any) -> Any:
+    """JSON has no NaN and no infinity, and keys are texts: their names stand for them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else shown(key): _with_words(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_words(inner) for inner in value]
+    return value
+
+
+def _cell(value: Any) -> Any:
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    return plain(value) if not isinstance(value, (dict, list)) else shown(value)
+
+
+_PRINTERS: dict[Output, Callable[[Result], None]] = {
+    "table": _table,
+    "csv": _csv,
+    "json": _json,
+    "ndjson": _ndjson,
+    "parquet": _parquet,
+}

@@ -1,0 +1,186 @@
+"""What a run would do to the lake: a pure difference of the project and what the lake records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from headwater.formats.base import Capability
+from headwater.formats.registry import FORMATS
+from headwater.model import Kind
+from headwater.project.definition import Project
+from headwater.project.graph import Name, graph_of
+from headwater.spec import Relation
+from headwater.state import RelationRecord
+
+
+class Action(str, Enum):
+    """What becomes of a relation."""
+
+    CREATE = "create"
+    CHANGE = "change"
+    REBUILD = "rebuild"
+    LEAVE = "leave"
+
+
+class Effect(Enum):
+    """What a changed key of a definition asks for, and how that is said."""
+
+    NOTE = "nothing has to be done"
+    FORWARD = "from the next step on; what is there stays as it is"
+    LAYOUT = "for what is made anew; this table keeps the layout it was made with"
+    PARTITION = "what is written from now on lies otherwise; files stay as they are"
+    REFILL = "its rows are made anew"
+    REMAKE = "the table is made anew"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One key of a definition that is not what it was."""
+
+    key: str
+    before: Any
+    after: Any
+    effect: Effect
+
+    def __str__(self) -> str:
+        return f"{self.key}: {_shown(self.before)} → {_shown(self.after)} ({self.effect.value})"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One relation and what happens to it."""
+
+    name: Name
+    action: Action
+    why: tuple[str, ...]
+    differences: tuple[Difference, ...] = ()
+    reads: tuple[str, ...] = ()
+    """What is read from its beginning for that: relations, or `sources.x`."""
+
+    @property
+    def destructive(self) -> bool:
+        """Whether rows go that only a second reading brings back, if it does. A view is always its query."""
+        return self.action is Action.REBUILD and self.name.kind is not Kind.VIEW
+
+    @property
+    def remade(self) -> bool:
+        """Whether the table itself has to go, not its rows alone."""
+        return any(one.effect is Effect.REMAKE for one in self.differences)
+
+
+_EFFECTS: Mapping[str, Effect] = {
+    "description": Effect.NOTE,
+    "tags": Effect.NOTE,
+    "owner": Effect.NOTE,
+    "format": Effect.REMAKE,
+    "path": Effect.REMAKE,
+    "table": Effect.REMAKE,
+    "partition_by": Effect.REMAKE,
+    "keys": Effect.REMAKE,
+    "apply": Effect.REMAKE,
+    "sql": Effect.REFILL,
+    "transform": Effect.REFILL,
+    "z_order_by": Effect.LAYOUT,
+    "target_file_size": Effect.LAYOUT,
+    "parquet": Effect.LAYOUT,
+    "options": Effect.LAYOUT,
+}
+"""By key; any other one is taken up by the next step."""
+_APPLY: Mapping[str, Effect] = {"tombstones": Effect.FORWARD, "delete_when": Effect.REFILL}
+
+
+def plan(project: Project, records: Iterable[RelationRecord]) -> list[Planned]:
+    """Everything that differs, topics first, then each relation after what it reads; what is as it was is left out."""
+    recorded = {Name(record.kind, record.name): record for record in records if record.origin == "project"}
+    found = [
+        _planned(project, name, definition, recorded.get(name))
+        for name, definition in _in_order(project)
+        if not (name.kind is Kind.TABLE and _is_by_hand(definition) and name not in recorded)
+    ]
+    gone = [
+        Planned(name, Action.LEAVE, ("it is not in the project any more: nothing keeps it, and nothing is dropped",))
+        for name in recorded
+        if name.name not in project.relations(name.kind)
+    ]
+    return [*(one for one in found if one is not None), *gone]
+
+
+def _in_order(project: Project) -> list[tuple[Name, Relation]]:
+    topics = [(Name(Kind.TOPIC, name), topic) for name, topic in project.topics.items()]
+    after = graph_of(project).order()
+    return [*topics, *((name, project.relations(name.kind)[name.name]) for name in after)]
+
+
+def _planned(project: Project, name: Name, definition: Relation, record: RelationRecord | None) -> Planned | None:
+    reads = _reads(project, name, definition)
+    if record is None:
+        return Planned(name, Action.CREATE, ("it is not there yet",), reads=reads)
+    if record.made_from is None:
+        return None  # of a release that did not say by what: it is noted with the next run
+    differences = tuple(_differences(project, name, definition, record))
+    rebuilt = [one for one in differences if one.effect in (Effect.REFILL, Effect.REMAKE)]
+    if rebuilt and _is_by_hand(definition):
+        cure = f"its rows were put in by hand: headwater table drop {name.name}, and load them again"
+        return Planned(name, Action.LEAVE, (*map(str, rebuilt), cure), differences)
+    if rebuilt:
+        return Planned(name, Action.REBUILD, tuple(map(str, rebuilt)), differences, reads)
+    return Planned(name, Action.CHANGE, tuple(map(str, differences)), differences) if differences else None
+
+
+def _differences(project: Project, name: Name, definition: Relation, record: RelationRecord) -> Iterable[Difference]:
+    before: dict[str, Any] = json.loads(record.made_from or "{}")
+    after = json.loads(definition.model_dump_json())
+    before["format"], after["format"] = record.format, project.format_of(definition)
+    for key in after:
+        old, new = before[key] if key in before else _default(definition, key), after[key]
+        if old == new:
+            continue
+        if key == "apply" and old is not None and new is not None:
+            yield from _apply_differences(old, new)
+        else:
+            yield Difference(key, old, new, _effect(name, key, record.format))
+
+
+def _apply_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[Difference]:
+    for key in new:
+        if old.get(key, new[key]) != new[key]:
+            yield Difference(f"apply.{key}", old.get(key), new[key], _APPLY.get(key, Effect.REMAKE))
+
+
+def _effect(name: Name, key: str, format: str) -> Effect:
+    if key == "partition_by" and FORMATS.get(format).can(Capability.EVOLVE_PARTITIONING):
+        return Effect.PARTITION
+    if key == "from" and name.kind is Kind.TABLE:
+        return Effect.REFILL
+    return _EFFECTS.get(key, Effect.FORWARD)
+
+
+def _default(definition: Relation, key: str) -> Any:
+    """What a key was before it was known: as if it had not been given."""
+    fields = type(definition).model_fields.items()
+    name, field = next((name, field) for name, field in fields if key in (name, field.alias))
+    bare = type(definition).model_construct(**{name: field.get_default(call_default_factory=True)})
+    return json.loads(bare.model_dump_json(include={name})).get(key)
+
+
+def _reads(project: Project, name: Name, definition: Relation) -> tuple[str, ...]:
+    if name.kind is Kind.TOPIC:
+        return (f"sources.{getattr(definition, 'from_', '?')}",)
+    return tuple(dict.fromkeys(str(each.of) for each in graph_of(project).inputs[name]))
+
+
+def _is_by_hand(definition: Relation) -> bool:
+    origins = getattr(definition, "origins", {"sql": True})
+    return not any(origins.values())
+
+
+def _shown(value: Any) -> str:
+    if value is None or value == [] or value == {}:
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    one_line = " ".join(text.split())
+    return one_line if len(one_line) <= 60 else one_line[:57] + "…"

@@ -1,0 +1,193 @@
+"""Comparisons, logic, CASE, and queries inside conditions."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from sqlglot import exp
+
+from headwater.query.duckdb import coercion as types
+from headwater.query.duckdb.expressions import NAMED, Condition, Expressions, between, condition_of, rule
+from headwater.query.duckdb.terms import Refused, Term, derived, literal
+from headwater.query.predicates import And, Anything, Compare, IsNull, Not, OneOf, Or, Predicate, Prefix
+
+# --- comparisons
+
+_COMPARED = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@rule(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+def _comparison(to: Expressions, node: exp.Binary) -> Term:
+    return _compared(_COMPARED[type(node)], to.term(node.this), to.term(node.expression))
+
+
+def _compared(op: str, left: Term, right: Term) -> Condition:
+    # Spark shows a <> b as NOT of the equality.
+    name = between(left, "=" if op == "!=" else op, right)
+    name = f"(NOT {name})" if op == "!=" and name is not None else name
+    left, right = types.compared(left, right)
+    predicate: Predicate = Anything()
+    if left.origin is not None and right.is_literal:
+        predicate = Compare(left.origin, op, right.value)
+    elif right.origin is not None and left.is_literal:
+        predicate = Compare(right.origin, _MIRRORED[op], left.value)
+    return condition_of(f"({left.sql} {op} {right.sql})", predicate, left, right, name=name)
+
+
+@rule(exp.NullSafeEQ, exp.NullSafeNEQ)
+def _null_safe(to: Expressions, node: exp.Binary) -> Term:
+    left, right = types.compared(to.term(node.this), to.term(node.expression))
+    word = "IS NOT DISTINCT FROM" if isinstance(node, exp.NullSafeEQ) else "IS DISTINCT FROM"
+    return condition_of(f"({left.sql} {word} {right.sql})", Anything(), left, right)
+
+
+@rule(exp.Between)
+def _in_between(to: Expressions, node: exp.Between) -> Term:
+    low = _compared(">=", to.term(node.this), to.term(node.args["low"]))
+    high = _compared("<=", to.term(node.this), to.term(node.args["high"]))
+    return condition_of(f"({low.sql} AND {high.sql})", And((low.predicate, high.predicate)), low, high)
+
+
+@rule(exp.In)
+def _one_of(to: Expressions, node: exp.In) -> Term:
+    left = to.term(node.this)
+    if node.args.get("query") is not None:
+        if not _stands_alone(node):
+            raise Refused("IN over a query, inside another expression, has no NULL in Spark; it is left to it")
+        inner = to.subquery(node.args["query"], to.scope)
+        if len(inner.columns) != 1 or not inner.columns[0].type.equals(left.type) or not types.is_plain(left.type):
+            raise Refused("IN over a query of another type is left to Spark")
+        return condition_of(f"({left.sql} IN ({inner.sql}))", Anything(), left)
+    if node.args.get("unnest") is not None or node.args.get("field") is not None:
+        raise Refused("this form of IN is left to Spark")
+    items = []
+    for each in node.expressions:
+        same, item = types.compared(left, to.term(each))
+        if not same.type.equals(left.type):
+            raise Refused("IN over values of another type is left to Spark")
+        items.append(item)
+    predicate: Predicate = Anything()
+    if left.origin is not None and all(item.is_literal for item in items):
+        predicate = OneOf(left.origin, tuple(item.value for item in items if item.value is not None))
+    return condition_of(f"({left.sql} IN ({', '.join(item.sql for item in items)}))", predicate, left, *items)
+
+
+def _stands_alone(node: exp.In) -> bool:
+    """Whether it is a condition of WHERE by itself, or its opposite."""
+    above: exp.Expr | None = node.parent
+    while isinstance(above, exp.Paren):
+        above = above.parent
+    if isinstance(above, exp.Not):
+        above = above.parent
+    while isinstance(above, (exp.Paren, exp.And)):
+        above = above.parent
+    return isinstance(above, exp.Where)
+
+
+@rule(exp.Is)
+def _is(to: Expressions, node: exp.Is) -> Term:
+    left = to.term(node.this)
+    if isinstance(node.expression, exp.Null):
+        return is_null(left)
+    if isinstance(node.expression, exp.Boolean) and left.type == types.BOOLEAN:
+        return condition_of(f"({left.sql} IS {str(node.expression.this).upper()})", Anything(), left)
+    raise Refused("this form of IS is left to Spark")
+
+
+def is_null(term: Term) -> Condition:
+    predicate = IsNull(term.origin) if term.origin is not None else Anything()
+    name = None if term.name is None else f"({term.name} IS NULL)"
+    return condition_of(f"({term.sql} IS NULL)", predicate, term, name=name)
+
+
+@rule(exp.Like)
+def _like(to: Expressions, node: exp.Like) -> Term:
+    left, pattern = to.string(node.this), to.word(node.expression)
+    if node.args.get("escape") is not None:
+        raise Refused("LIKE with ESCAPE is left to Spark")
+    predicate: Predicate = Anything()
+    if left.origin is not None:
+        stem = pattern.split("%", 1)[0].split("_", 1)[0]
+        if stem == pattern:
+            predicate = Compare(left.origin, "=", pattern)
+        elif stem:
+            # Rows must have the prefix; that they have it says everything only of 'prefix%'.
+            begins = Prefix(left.origin, stem)
+            predicate = begins if pattern == f"{stem}%" else And((begins, Anything()))
+    return condition_of(f"({left.sql} LIKE {literal(pattern, types.STRING).sql})", predicate, left)
+
+
+# --- logic
+
+
+@rule(exp.And, exp.Or)
+def _both(to: Expressions, node: exp.Connector) -> Term:
+    left, right = to.condition(node.this), to.condition(node.expression)
+    word, kind = ("AND", And) if isinstance(node, exp.And) else ("OR", Or)
+    name = between(left, word, right)
+    return condition_of(
+        f"({left.sql} {word} {right.sql})", kind((left.predicate, right.predicate)), left, right, name=name
+    )
+
+
+@rule(exp.Not)
+def _not(to: Expressions, node: exp.Not) -> Term:
+    inner = to.condition(node.this)
+    name = None if inner.name is None else f"(NOT {inner.name})"
+    return condition_of(f"(NOT {inner.sql})", Not(inner.predicate), inner, name=name)
+
+
+@rule(exp.Exists)
+def _exists(to: Expressions, node: exp.Exists) -> Term:
+    inner = to.subquery(node.this, to.scope)
+    return condition_of(f"EXISTS ({inner.sql})", Anything())
+
+
+@rule(exp.Subquery)
+def _scalar(to: Expressions, node: exp.Subquery) -> Term:
+    inner = to.subquery(node, to.scope)
+    if len(inner.columns) != 1 or inner.reaches_out:
+        raise Refused("this scalar subquery is left to Spark")
+    return derived(f"({inner.sql})", inner.columns[0].type)
+
+
+@rule(exp.Case)
+def _case(to: Expressions, node: exp.Case) -> Term:
+    subject = None if node.this is None else to.term(node.this)
+    tests, values = [], []
+    for branch in node.args["ifs"]:
+        if subject is None:
+            tests.append(to.condition(branch.this))
+        else:
+            tests.append(_compared("=", subject, to.term(branch.this)))
+        values.append(to.term(branch.args["true"]))
+    default = node.args.get("default")
+    return chosen(tests, values, None if default is None else to.term(default))
+
+
+def chosen(tests: list[Condition], values: list[Term], otherwise: Term | None) -> Term:
+    """The first value whose test holds."""
+    every = values if otherwise is None else [*values, otherwise]
+    type_ = types.common(every)
+    every = [types.cast(value, type_) for value in every]
+    branches = "".join(f" WHEN {test.sql} THEN {value.sql}" for test, value in zip(tests, every, strict=False))
+    rest = "" if otherwise is None else f" ELSE {every[-1].sql}"
+    return derived(f"CASE{branches}{rest} END", type_, *tests, *every)
+
+
+@rule(exp.If)
+def _if(to: Expressions, node: exp.If) -> Term:
+    other = node.args.get("false")
+    test, yes = to.condition(node.this), to.term(node.args["true"])
+    return chosen([test], [yes], literal(None, pa.null()) if other is None else to.term(other))
+
+
+NAMED["isnull"] = lambda to, node: is_null(to.term(node.expressions[0]))
+
+
+def _isnotnull(to: Expressions, node: exp.Anonymous) -> Term:
+    inner = is_null(to.term(node.expressions[0]))
+    return condition_of(f"(NOT {inner.sql})", Not(inner.predicate), inner)
+
+
+NAMED["isnotnull"] = _isnotnull

@@ -1,0 +1,306 @@
+"""Expressions, one by one: names, literals and numbers here, the rest in the modules beside it.
+
+What is not listed is refused: the list holds what was compared with Spark, in tests/query/test_two_engines.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from headwater.query.duckdb import coercion as types
+from headwater.query.duckdb.casts import cast_to, spark_type
+from headwater.query.duckdb.scopes import Scope, struct_field
+from headwater.query.duckdb.terms import Refused, Term, derived, duckdb_type, literal, spark_name
+from headwater.query.predicates import Anything, Compare, Predicate
+
+Rule = Callable[["Expressions", Any], Term]
+
+RULES: dict[type[exp.Expr], Rule] = {}
+"""How each kind of expression is translated."""
+
+NAMED: dict[str, Rule] = {}
+"""The same for functions that sqlglot has no class for, by their name in small letters."""
+
+
+def rule(*kinds: type[exp.Expr]) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(kinds, function))
+        return function
+
+    return register
+
+
+UNKNOWN = Anything()
+
+
+@dataclass(frozen=True)
+class Condition(Term):
+    """A boolean term, and what it says of stored columns."""
+
+    predicate: Predicate = UNKNOWN
+
+
+@dataclass
+class Clock:
+    """The moment that a query takes for now, and whether it has asked."""
+
+    moment: datetime
+    asked: bool = False
+
+    def read(self) -> datetime:
+        self.asked = True
+        return self.moment
+
+
+class Expressions:
+    """Translates expressions inside one scope."""
+
+    def __init__(self, scope: Scope, clock: Clock, subquery: Callable[[exp.Expr, Scope], Any]) -> None:
+        self.scope = scope
+        self.clock = clock
+        self.subquery = subquery
+
+    def term(self, node: exp.Expr) -> Term:
+        if isinstance(node, exp.Anonymous):
+            found = NAMED.get(node.name.lower())
+            if found is None:
+                raise Refused(f"the function {node.name.lower()} is not on the list of those compared with Spark")
+            return found(self, node)
+        rule = RULES.get(type(node))
+        if rule is None:
+            what = node.sql_name().lower() if isinstance(node, exp.Func) else type(node).__name__.lower()
+            raise Refused(f"{what} is not on the list of what was compared with Spark")
+        return rule(self, node)
+
+    def condition(self, node: exp.Expr) -> Condition:
+        """A boolean term."""
+        term = self.term(node)
+        if pa.types.is_null(term.type):
+            return Condition("CAST(NULL AS BOOLEAN)", types.BOOLEAN, term.name)
+        if term.type != types.BOOLEAN:
+            raise Refused(f"a condition of type {spark_name(term.type)} is left to Spark")
+        if isinstance(term, Condition):
+            return term
+        predicate = Compare(term.origin, "=", True) if term.origin is not None else Anything()
+        return condition_of(term.sql, predicate, term, name=term.name)
+
+    def string(self, node: exp.Expr) -> Term:
+        return self.of(node, types.STRING)
+
+    def of(self, node: exp.Expr, *allowed: pa.DataType) -> Term:
+        """A term of one of these types."""
+        term = self.term(node)
+        if pa.types.is_null(term.type):
+            return types.cast(term, allowed[0])
+        if term.type not in allowed:
+            raise Refused(f"a {spark_name(term.type)} where {spark_name(allowed[0])} is expected is left to Spark")
+        return term
+
+    def integer(self, node: exp.Expr) -> int:
+        """A whole number that stands in the query."""
+        value = self.term(node).value
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise Refused("a position or count that is no plain number is left to Spark")
+        return value
+
+    def word(self, node: exp.Expr | None) -> str:
+        """A text that stands in the query."""
+        value = None if node is None else self.term(node).value
+        if not isinstance(value, str):
+            raise Refused("a pattern or unit that is no plain text is left to Spark")
+        return value
+
+
+def call(name: str, *terms: Term) -> str | None:
+    """Spark's name of a call, where the arguments have names."""
+    names = [term.name for term in terms]
+    return None if None in names else f"{name}({', '.join(str(each) for each in names)})"
+
+
+def between(left: Term, sign: str, right: Term) -> str | None:
+    return None if left.name is None or right.name is None else f"({left.name} {sign} {right.name})"
+
+
+def condition_of(sql: str, predicate: Predicate, *parts: Term, name: str | None = None) -> Condition:
+    made = derived(sql, types.BOOLEAN, *parts)
+    return Condition(made.sql, made.type, name, aggregate=made.aggregate, windowed=made.windowed, predicate=predicate)
+
+
+# --- names and literals
+
+
+@rule(exp.Column)
+def _column(to: Expressions, node: exp.Column) -> Term:
+    if isinstance(node.this, exp.Star):
+        raise Refused("a star inside an expression is left to Spark")
+    return to.scope.column(node)
+
+
+@rule(exp.Dot)
+def _dot(to: Expressions, node: exp.Dot) -> Term:
+    if not isinstance(node.expression, exp.Identifier):
+        raise Refused("this way into a struct is left to Spark")
+    return struct_field(to.term(node.this), node.expression.name)
+
+
+@rule(exp.Paren)
+def _paren(to: Expressions, node: exp.Paren) -> Term:
+    inner = to.term(node.this)
+    return inner if inner.is_literal else replace(inner, sql=f"({inner.sql})")
+
+
+@rule(exp.Literal)
+def _literal(to: Expressions, node: exp.Literal) -> Term:
+    written = str(node.this)
+    if node.is_string:
+        return literal(written, types.STRING, written)
+    if written.isdigit():
+        value = int(written)
+        if value < 1 << 63:
+            return literal(value, types.INT if value < 1 << 31 else types.LONG, written)
+    elif "e" in written.lower():
+        return literal(float(written), types.DOUBLE, None)
+    else:
+        number = Decimal(written)
+        digits, exponent = number.as_tuple().digits, number.as_tuple().exponent
+        if isinstance(exponent, int) and max(len(digits), -exponent) <= 38:
+            return literal(number, pa.decimal128(max(len(digits), -exponent), -exponent), None)
+    raise Refused(f"the number {written} is left to Spark")
+
+
+@rule(exp.Boolean)
+def _boolean(to: Expressions, node: exp.Boolean) -> Term:
+    return literal(bool(node.this), types.BOOLEAN, str(node.this).lower())
+
+
+@rule(exp.Null)
+def _null(to: Expressions, node: exp.Null) -> Term:
+    return literal(None, pa.null(), "NULL")
+
+
+@rule(exp.Neg)
+def _negative(to: Expressions, node: exp.Neg) -> Term:
+    inner = to.term(node.this)
+    if inner.is_literal and isinstance(inner.value, (int, float, Decimal)) and not isinstance(inner.value, bool):
+        if inner.value == 1 << 31:
+            return literal(-inner.value, types.INT, None)
+        return literal(-inner.value, inner.type, None)
+    if not types.is_number(inner.type):
+        raise Refused(f"minus a {spark_name(inner.type)} is left to Spark")
+    name = None if inner.name is None else f"(- {inner.name})"
+    return _typed(f"(-{inner.sql})", inner.type, inner, name=name)
+
+
+def _typed(sql: str, type: pa.DataType, *parts: Term, name: str | None = None) -> Term:
+    return derived(f"CAST({sql} AS {duckdb_type(type)})", type, *parts, name=name)
+
+
+# --- numbers
+
+_SIGNS = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+
+
+@rule(exp.Add, exp.Sub, exp.Mul)
+def _arithmetic(to: Expressions, node: exp.Binary) -> Term:
+    sign = _SIGNS[type(node)]
+    if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
+        from headwater.query.duckdb.dates import moved
+
+        return moved(to, node)
+    left, right = to.term(node.this), to.term(node.expression)
+    name = between(left, sign, right)
+    if not types.is_number(left.type) or not types.is_number(right.type):
+        raise Refused(f"{spark_name(left.type)} {sign} {spark_name(right.type)} is left to Spark")
+    if left.is_literal and right.is_literal and isinstance(left.value, int) and isinstance(right.value, int):
+        value = {"+": left.value + right.value, "-": left.value - right.value, "*": left.value * right.value}[sign]
+        type_ = types.wider(left.type, right.type)
+        if -(1 << type_.bit_width - 1) <= value < 1 << type_.bit_width - 1:
+            return literal(value, type_, name)
+    exact = types.DOUBLE not in (left.type, right.type) and types.FLOAT not in (left.type, right.type)
+    if exact and (pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type)):
+        return _decimals(sign, left, right, name)
+    type_ = types.wider(left.type, right.type)
+    left, right = types.cast(left, type_), types.cast(right, type_)
+    return _typed(f"({left.sql} {sign} {right.sql})", type_, left, right, name=name)
+
+
+def _decimals(sign: str, left: Term, right: Term, name: str | None) -> Term:
+    a, b = _as_decimal(left), _as_decimal(right)
+    if sign == "*":
+        precision, scale = a.precision + b.precision + 1, a.scale + b.scale
+        parts = types.cast(left, a), types.cast(right, b)
+    else:
+        scale = max(a.scale, b.scale)
+        precision = max(a.precision - a.scale, b.precision - b.scale) + scale + 1
+        parts = left, right
+    if precision > 38:
+        raise Refused("decimals of more than 38 digits are left to Spark")
+    result = pa.decimal128(precision, scale)
+    if sign != "*":
+        parts = types.cast(left, result), types.cast(right, result)
+    return _typed(f"({parts[0].sql} {sign} {parts[1].sql})", result, *parts, name=name)
+
+
+def _as_decimal(term: Term) -> pa.Decimal128Type:
+    """A whole literal has as many digits as are written."""
+    if term.is_literal and isinstance(term.value, int):
+        return pa.decimal128(len(str(abs(term.value))), 0)
+    return types.as_decimal(term.type)
+
+
+@rule(exp.Div)
+def _divided(to: Expressions, node: exp.Div) -> Term:
+    left, right = to.term(node.this), to.term(node.expression)
+    floats = types.DOUBLE in (left.type, right.type) or types.FLOAT in (left.type, right.type)
+    if not floats and (pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type)):
+        raise Refused("division of decimals is left to Spark")
+    name = between(left, "/", right)
+    left, right = types.cast(left, types.DOUBLE), types.cast(right, types.DOUBLE)
+    return derived(f"({left.sql} / NULLIF({right.sql}, 0))", types.DOUBLE, left, right, name=name)
+
+
+@rule(exp.Mod, exp.IntDiv)
+def _remainder(to: Expressions, node: exp.Binary) -> Term:
+    left, right = to.term(node.this), to.term(node.expression)
+    whole = isinstance(node, exp.IntDiv)
+    integers = types.is_integer(left.type) and types.is_integer(right.type)
+    doubles = left.type == right.type == types.DOUBLE
+    if not integers and (whole or not doubles):
+        raise Refused("a remainder of other than whole numbers is left to Spark")
+    type_ = types.LONG if whole else types.wider(left.type, right.type)
+    name = between(left, "div" if whole else "%", right)
+    left, right = types.cast(left, type_), types.cast(right, type_)
+    sign = "//" if whole else "%"
+    return _typed(f"({left.sql} {sign} NULLIF({right.sql}, 0))", type_, left, right, name=name)
+
+
+# --- casts and time
+
+
+@rule(exp.Cast, exp.TryCast)
+def _cast(to: Expressions, node: exp.Cast) -> Term:
+    inner = to.term(node.this)
+    target = spark_type(node.args["to"])
+    found = cast_to(inner, target)
+    keeps = isinstance(node.this, (exp.Column, exp.Dot))
+    return replace(found, name=inner.name if keeps else None, origin=None)
+
+
+@rule(exp.CurrentTimestamp)
+def _now(to: Expressions, node: exp.Expr) -> Term:
+    return literal(to.clock.read(), types.TIMESTAMP, None)
+
+
+@rule(exp.CurrentDate)
+def _today(to: Expressions, node: exp.Expr) -> Term:
+    return literal(to.clock.read().astimezone(timezone.utc).date(), types.DATE, None)
+
+
+NAMED["now"] = _now

@@ -1,0 +1,136 @@
+"""What EXPLAIN says, as values: the engine and why, each table, what was read of it, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headwater.model import Version
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A view that holds the answer to a query."""
+
+    view: str
+    fresh: bool
+    why: str
+    """Why it can be used, or why it is not fresh."""
+    sql: str
+    """The query over the view."""
+
+
+@dataclass(frozen=True)
+class TableRead:
+    """One place that reads a relation. None is 'not known'; figures of what was done are there after ANALYZE only."""
+
+    relation: str
+    format: str
+    version: Version | None
+    reader: str
+    columns: tuple[str, ...] = ()
+    """Those that are read."""
+    columns_all: int | None = None
+    conditions: tuple[str, ...] = ()
+    """Those that reach the storage."""
+    partitions_all: int | None = None
+    partitions: int | None = None
+    files_all: int | None = None
+    files: int | None = None
+    files_pruned_by_partition: int | None = None
+    files_pruned_by_bounds: int | None = None
+    row_groups_all: int | None = None
+    """In the files that are read."""
+    row_groups: int | None = None
+    row_groups_skipped_by_bounds: int | None = None
+    row_groups_skipped_by_bloom_filter: int | None = None
+    rows_all: int | None = None
+    rows_estimated: int | None = None
+    rows: int | None = None
+    """That came out of the scan."""
+    bytes_all: int | None = None
+    bytes: int | None = None
+    """Of the columns that are read in the row groups that are read."""
+
+    def lines(self) -> Iterator[str]:
+        version = "" if self.version is None else f" version {self.version}"
+        yield f"{self.relation}: {self.format}{version}, by {self.reader}"
+        columns = ", ".join(self.columns) or "none"
+        yield f"  columns     {len(self.columns)} of {_told(self.columns_all)}: {columns}"
+        if self.conditions:
+            yield f"  conditions  {' AND '.join(self.conditions)}"
+        if self.partitions_all is not None:
+            yield f"  partitions  {_told(self.partitions)} of {self.partitions_all}"
+        if self.files_all is not None:
+            pruned = _why(
+                ("by partition", self.files_pruned_by_partition), ("by min and max", self.files_pruned_by_bounds)
+            )
+            yield f"  files       {_told(self.files)} of {self.files_all}{pruned}"
+        if self.row_groups_all is not None:
+            skipped = _why(
+                ("by min and max", self.row_groups_skipped_by_bounds),
+                ("by bloom filter", self.row_groups_skipped_by_bloom_filter),
+            )
+            yield f"  row groups  {_told(self.row_groups)} of {self.row_groups_all}{skipped}"
+        estimate = "" if self.rows_estimated is None else f", estimated {self.rows_estimated}"
+        actual = "" if self.rows is None else f", came out {self.rows}"
+        if self.rows_all is not None or estimate or actual:
+            yield f"  rows        {_told(self.rows_all)} in all{estimate}{actual}"
+        if self.bytes_all is not None:
+            read = "" if self.bytes is None else f", read {self.bytes}"
+            yield f"  bytes       {self.bytes_all} in all{read}"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the work, and how long it took."""
+
+    name: str
+    seconds: float
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A query before it is run, or after."""
+
+    engine: str
+    reason: str
+    tables: tuple[TableRead, ...]
+    analyzed: bool = False
+    view: Offer | None = None
+    rows_estimated: int | None = None
+    rows: int | None = None
+    stages: tuple[Stage, ...] = ()
+    plan: str = ""
+    """The engine's own words."""
+
+    def described(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        found = [f"engine: {self.engine} ({self.reason})"]
+        for table in self.tables:
+            found += table.lines()
+        if self.view is not None:
+            state = "fresh" if self.view.fresh else "not fresh"
+            found.append(f"view: mv('{self.view.view}') could answer it; {state}: {self.view.why}")
+        if self.rows_estimated is not None or self.rows is not None:
+            actual = "" if self.rows is None else f", actual {self.rows}"
+            found.append(f"rows: estimated {_told(self.rows_estimated)}{actual}")
+        for stage in self.stages:
+            rows = "" if stage.rows is None else f", {stage.rows} rows"
+            found.append(f"  {stage.name}: {stage.seconds * 1000:.1f} ms{rows}")
+        return found
+
+
+def _told(number: int | None) -> str:
+    return "?" if number is None else str(number)
+
+
+def _why(*reasons: tuple[str, int | None]) -> str:
+    told = [f"{count} {reason}" for reason, count in reasons if count]
+    return f" (left out: {', '.join(told)})" if told else ""

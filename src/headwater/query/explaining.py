@@ -1,0 +1,190 @@
+"""EXPLAIN and EXPLAIN ANALYZE: which engine and why, and what the storage could leave out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from headwater.formats.scanning import ScannedFile
+from headwater.query.answering import Engine
+from headwater.query.duckdb.choosing import REASON, Chosen, Plan, plan
+from headwater.query.duckdb.scans import Reading, Scan
+from headwater.query.duckdb.terms import Origin, Refused
+from headwater.query.explained import Explained, Offer, Stage, TableRead
+from headwater.query.limits import Limits, Stopping
+from headwater.query.predicates import Bounds, describe
+from headwater.query.statistics import merged, row_groups, selectivity, skipped
+from headwater.warehouse import Warehouse
+
+
+def explain(
+    warehouse: Warehouse,
+    sql: str,
+    *,
+    engine: Engine = "auto",
+    analyze: bool = False,
+    limits: Limits | None = None,
+    stopping: Stopping | None = None,
+) -> Explained:
+    """How a query would be answered; with `analyze` it is run, and what was read of each table is told."""
+    from headwater.query.rewriting import by_view
+
+    limits = limits or Limits()
+    stopping = stopping or Stopping(limits.seconds)
+    begun = time.perf_counter()
+    offer = by_view(warehouse, sql)
+    found: Plan | None = None
+    reason = "it was asked for"
+    try:
+        found = plan(warehouse, sql)
+    except Refused as refused:
+        reason = refused.reason
+        if engine == "duckdb":
+            raise
+    planned = Stage("choose and translate", time.perf_counter() - begun)
+    if found is not None and engine != "spark":
+        try:
+            return _by_duckdb(found, planned, offer, analyze, limits, stopping)
+        except Refused as refused:
+            if engine == "duckdb":
+                raise
+            reason = refused.reason
+    from headwater.query.sparkplans import explained_by_spark
+
+    told = explained_by_spark(warehouse, sql, reason, found, planned, stopping, analyze=analyze)
+    return replace(told, view=offer)
+
+
+def _by_duckdb(
+    found: Plan, planned: Stage, offer: Offer | None, analyze: bool, limits: Limits, stopping: Stopping
+) -> Explained:
+    tables = tuple(table_read(one) for one in found.scans)
+    if not analyze:
+        return Explained("duckdb", REASON, tables, view=offer, stages=(planned,), plan=found.text)
+    from headwater.query.duckdb.profiling import profiled
+
+    profile = profiled(found, limits, stopping)
+    tables = tuple(
+        _with_profile(table, one, profile.scans.get(one.scan.alias), profile.bloomed.get(one.scan.alias))
+        for table, one in zip(tables, found.scans, strict=True)
+    )
+    return Explained(
+        "duckdb",
+        REASON,
+        tables,
+        analyzed=True,
+        view=offer,
+        rows_estimated=profile.rows_estimated,
+        rows=profile.rows,
+        stages=(planned, *profile.stages),
+        plan=profile.sql,
+    )
+
+
+def table_read(one: Chosen) -> TableRead:
+    """What is known of a scan before it is run."""
+    reading, scan = one.scan.reading, one.scan
+    found = TableRead(
+        relation=f"{reading.kind.plural}.{reading.name}",
+        format=reading.format,
+        version=reading.version,
+        reader=reading.reader + (f" ({reading.why_rows})" if reading.why_rows else ""),
+        columns=tuple(scan.columns),
+        columns_all=len(reading.schema.names),
+        conditions=tuple(conditions(scan)),
+    )
+    if reading.files is None:
+        return found
+    files = reading.files
+    kept = [dict(file.partition) for file in one.files]
+    return replace(
+        found,
+        partitions_all=_distinct([dict(file.partition) for file in files.files]) if files.partition_columns else None,
+        partitions=_distinct(kept) if files.partition_columns else None,
+        files_all=len(files.files),
+        files=len(one.files),
+        files_pruned_by_partition=one.by_partition,
+        files_pruned_by_bounds=one.by_bounds,
+        rows_all=files.rows,
+        rows_estimated=estimated(one),
+        bytes_all=files.bytes,
+    )
+
+
+def conditions(scan: Scan) -> Iterator[str]:
+    """The conditions that reach the storage, in words."""
+    for predicate in scan.predicates:
+        told = describe(predicate, lambda origin: origin.column if isinstance(origin, Origin) else "?")
+        if "…" not in told:
+            yield told
+
+
+def estimated(one: Chosen) -> int | None:
+    """Rows that the conditions are thought to keep, by the bounds of the files that are read."""
+    counts = [file.rows for file in one.files]
+    if None in counts:
+        return None
+    share = 1.0
+    for predicate in one.scan.predicates:
+        share *= selectivity(predicate, lambda origin: _bounds(one, origin))
+    return round(sum(count or 0 for count in counts) * share)
+
+
+def _bounds(one: Chosen, origin: Any) -> Bounds | None:
+    if not isinstance(origin, Origin) or origin.scan is not one.scan:
+        return None
+    return merged(_file_bounds(file, origin.column) for file in one.files)
+
+
+def _file_bounds(file: ScannedFile, column: str) -> Bounds | None:
+    if column in file.partition:
+        value = file.partition[column]
+        return Bounds(value, value, file.rows if value is None else 0, file.rows)
+    found = file.bounds.get(column)
+    return None if found is None else Bounds(found.min, found.max, found.nulls, file.rows)
+
+
+def _with_profile(table: TableRead, one: Chosen, seen: Mapping[str, int] | None, bloomed: int | None) -> TableRead:
+    """After a run: the row groups by their footers, the rest as the engine counted it."""
+    if one.scan.reading.files is None:
+        return replace(table, rows=None if seen is None else seen["rows"])
+    groups = left = size = 0
+    for file in one.files:
+        found = row_groups(file.path)
+        out = skipped(found, one.scan.predicates, partial(_own, one.scan, file))
+        groups += len(found)
+        left += sum(out)
+        wanted = set(_stored_columns(one.scan.reading, one.scan.columns))
+        size += sum(
+            sum(bytes for name, bytes in group.bytes.items() if name in wanted)
+            for group, gone in zip(found, out, strict=True)
+            if not gone
+        )
+    actual = groups if seen is None else seen["row_groups"]
+    return replace(
+        table,
+        row_groups_all=groups,
+        row_groups=min(actual, groups),
+        row_groups_skipped_by_bounds=left,
+        row_groups_skipped_by_bloom_filter=bloomed,
+        rows=0 if seen is None else seen["rows"],
+        bytes=size,
+    )
+
+
+def _own(scan: Scan, file: ScannedFile, origin: Any) -> str | None:
+    if isinstance(origin, Origin) and origin.scan is scan and origin.column not in file.partition:
+        return origin.column
+    return None
+
+
+def _stored_columns(reading: Reading, columns: list[str]) -> list[str]:
+    assert reading.files is not None
+    return [name for name in columns if name not in reading.files.partition_columns]
+
+
+def _distinct(partitions: list[dict[str, Any]]) -> int:
+    return len({tuple(sorted((key, str(value)) for key, value in each.items())) for each in partitions})

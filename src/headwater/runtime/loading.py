@@ -1,0 +1,69 @@
+"""Rows put into reference tables by hand: from a file, or by INSERT."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from headwater.errors import Code, UsageError
+from headwater.ingest.schemas import parse_ddl
+from headwater.model import Kind, Version
+from headwater.runtime.holding import holding
+from headwater.runtime.plans import flow_name
+from headwater.session import activate, fork
+from headwater.spec import Table, layout_of
+from headwater.tables.reference import check_rows, loaded
+from headwater.tables.seeds import make_room
+from headwater.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What was put into a table."""
+
+    table: str
+    rows: int
+    version: Version
+
+
+def load(warehouse: Warehouse, name: str, file: str, content: bytes, *, replace: bool = False) -> Loaded:
+    """Put the rows of a file into a reference table: by key where it has keys; or make them its whole content."""
+    definition = _reference(warehouse, name)
+    spark = fork(warehouse.spark)
+    activate(spark)
+    rows = loaded(spark, file, content, definition.keys, parse_ddl(spark, definition.schema_))
+    return _put(warehouse, definition, rows, replace)
+
+
+def insert(warehouse: Warehouse, name: str, rows: DataFrame) -> Loaded:
+    """Put rows into a reference table; one of a key that is there takes the place of the old one."""
+    definition = _reference(warehouse, name)
+    check_rows(rows, definition.keys, f"tables.{name}")
+    return _put(warehouse, definition, rows, replace=False)
+
+
+def _put(warehouse: Warehouse, definition: Table, rows: DataFrame, replace: bool) -> Loaded:
+    name = definition.name
+    with holding(warehouse, flow_name(name, Kind.TABLE)) as guard:
+        table = warehouse.table(Kind.TABLE, name, rows.sparkSession)
+        make_room(table, rows, layout_of(definition), lambda: warehouse.remember(Kind.TABLE, name))
+        guard()
+        write = table.replace if replace else table.upsert if definition.keys else table.append
+        return Loaded(name, rows.count(), write(rows))
+
+
+def _reference(warehouse: Warehouse, name: str) -> Table:
+    if name not in warehouse.names(Kind.TABLE):
+        raise warehouse.unknown(Kind.TABLE, name)
+    definition = warehouse.definition(Kind.TABLE, name)
+    assert isinstance(definition, Table)
+    kept_by = next((key for key in ("from", "sql", "transform") if definition.origins[key] is not None), None)
+    if kept_by is not None:
+        raise UsageError(
+            Code.USAGE,
+            f"table '{name}' is kept by its `{kept_by}`: rows can't be put into it by hand",
+            where=definition.where,
+            hint="a reference table has `keys`, and no `from`, `sql` or `transform`",
+        )
+    return definition

@@ -1,0 +1,113 @@
+"""What a run would do to the lake, with what that reads; and doing it, before the flows begin."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.errors import Code, HeadwaterError, UsageError
+from headwater.flows import Ledger
+from headwater.formats.base import Capability
+from headwater.model import Kind
+from headwater.project.plan import Action, Effect, Planned, plan
+from headwater.runtime.control import holding_alone
+from headwater.runtime.plans import flow_name
+from headwater.storage import Files
+from headwater.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read from its beginning; bytes where they can be told without Spark, at most so many."""
+
+    name: str
+    bytes: int | None
+
+
+def planned(warehouse: Warehouse) -> list[dict[str, Any]]:
+    """The plan as people and programs read it."""
+    return [
+        {
+            "relation": str(one.name),
+            "action": one.action.value,
+            "why": list(one.why),
+            "reads": [{"name": r.name, "bytes": r.bytes} for r in _readings(warehouse, one.reads)],
+            "needs_apply": one.destructive,
+        }
+        for one in plan(warehouse.project, warehouse.state.relations())
+    ]
+
+
+def prepare(warehouse: Warehouse, flows: Collection[str], *, apply: bool) -> None:
+    """Before the flows begin: what can be changed in place is; what takes rows away only if `apply` says so."""
+    steps = [one for one in plan(warehouse.project, warehouse.state.relations()) if str(one.name) in flows]
+    refused = [one for one in steps if one.destructive]
+    if refused and not apply:
+        first = refused[0]
+        more = "" if len(refused) == 1 else f" (and {len(refused) - 1} more)"
+        raise UsageError(
+            Code.DESTRUCTIVE_CHANGE,
+            f"{first.name} would be rebuilt{more}: {'; '.join(first.why)}",
+            where=warehouse.definition(first.name.kind, first.name.name).where,
+            hint="headwater plan shows all of it; run --apply does it",
+        )
+    for step in steps:
+        _do(warehouse, step)
+    _note_unknown(warehouse, flows)
+
+
+def _do(warehouse: Warehouse, step: Planned) -> None:
+    kind, name = step.name
+    if kind is Kind.VIEW:
+        return  # its own flow sees that its query is another one
+    if step.action is Action.REBUILD:
+        flow = flow_name(name, kind)
+        with holding_alone(warehouse, flow):
+            Ledger(warehouse.files, flow).restart(empty=True)
+            if step.remade:
+                warehouse.table(kind, name).drop()
+                warehouse.state.remove(kind, name)
+            else:
+                _remember(warehouse, step)
+    elif step.action is Action.CHANGE:
+        wanted = next((one for one in step.differences if one.effect is Effect.PARTITION), None)
+        if wanted is not None:
+            table = warehouse.existing(kind, name)
+            table.format.require(Capability.EVOLVE_PARTITIONING)
+            table.repartition(wanted.after)
+        _remember(warehouse, step)
+
+
+def _remember(warehouse: Warehouse, step: Planned) -> None:
+    """The definition that it is kept by from now on."""
+    record = warehouse.record(*step.name)
+    assert record is not None
+    warehouse.remember(*step.name, hidden=record.hidden, shown=record.shown)
+
+
+def _note_unknown(warehouse: Warehouse, flows: Collection[str]) -> None:
+    """What an earlier release made is taken to be as the project says now."""
+    for kind in (Kind.TOPIC, Kind.TABLE):
+        for record in warehouse.state.relations(kind):
+            known = record.name in warehouse.project.relations(kind) and flow_name(record.name, kind) in flows
+            if known and record.made_from is None and record.origin == "project":
+                warehouse.remember(kind, record.name, hidden=record.hidden, shown=record.shown)
+
+
+def _readings(warehouse: Warehouse, names: Sequence[str]) -> list[Reading]:
+    paths: Mapping[str, str | None] = {
+        flow_name(record.name, record.kind): record.path for record in warehouse.state.relations()
+    }
+    return [Reading(name, _size(warehouse, paths.get(name))) for name in names]
+
+
+def _size(warehouse: Warehouse, path: str | None) -> int | None:
+    """Of the Parquet files that lie there, those of older versions too."""
+    if path is None:
+        return None
+    try:
+        files = Files(path, warehouse.around.storage)
+        return sum(entry.bytes for entry in files.list(recursive=True) if entry.name.endswith(".parquet"))
+    except HeadwaterError:
+        return None

@@ -1,0 +1,383 @@
+"""Statements of Headwater's SQL, executed: queries by the engines, the rest by what looks after it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlglot import exp
+
+from headwater.errors import Code, UsageError
+from headwater.model import Commit, Kind
+from headwater.query.answering import Engine, answer
+from headwater.query.limits import Limits, Stopping
+from headwater.query.result import Result
+from headwater.runtime import tags
+from headwater.runtime.exporting import checked, explained
+from headwater.runtime.records import told
+from headwater.runtime.settings import Settings
+from headwater.spec import Relation, Table, Topic, View
+from headwater.sql.blame import blame, fragment, place_of
+from headwater.sql.moments import moment_of
+from headwater.sql.names import Reference, resolve
+from headwater.sql.parsing import parse_statement
+from headwater.sql.places import Span, pointed
+from headwater.sql.references import referring
+from headwater.sql.rewrite import with_limit, with_versions
+from headwater.sql.safety import require_read_only
+from headwater.sql.statements import (
+    CreateView,
+    Describe,
+    DropView,
+    Explain,
+    ExplainView,
+    Export,
+    Insert,
+    RefreshView,
+    Select,
+    SetOption,
+    Show,
+    Statement,
+)
+from headwater.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+T = TypeVar("T")
+
+HISTORY = (
+    "version", "committed_at", "operation", "rows_added", "rows_removed", "flow", "epoch", "step", "positions",
+)  # fmt: skip
+
+
+def execute(
+    warehouse: Warehouse,
+    sql: str,
+    settings: Settings | None = None,
+    *,
+    engine: Engine | None = None,
+    limit: int | None = None,
+    limits: Limits | None = None,
+    stopping: Stopping | None = None,
+    read_only: bool = False,
+) -> Result:
+    """Execute one statement: a query's first `limit` rows; `read_only` refuses all but questions about the lake."""
+    statement = parse_statement(sql)
+    if read_only:
+        require_read_only(statement, sql)
+    asking = Asking(engine, limit, limits, stopping)
+    return _Execution(warehouse, sql, settings or Settings(), asking).run(statement)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a query is to be answered."""
+
+    engine: Engine | None = None
+    limit: int | None = None
+    """Its first rows."""
+    limits: Limits | None = None
+    stopping: Stopping | None = None
+
+
+def told_of(commit: Commit) -> dict[str, Any]:
+    """A version and what made it, by the names in HISTORY."""
+    mark = commit.mark
+    return {
+        "version": commit.version,
+        "committed_at": commit.committed_at,
+        "operation": commit.operation,
+        "rows_added": commit.rows_added,
+        "rows_removed": commit.rows_removed,
+        "flow": mark and mark.flow,
+        "epoch": mark and mark.epoch,
+        "step": mark and mark.step,
+        "positions": dict(mark.positions) if mark else None,
+    }
+
+
+class _Execution:
+    """One statement, with the text that errors point into."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        text: str,
+        settings: Settings,
+        asking: Asking,
+    ) -> None:
+        self._warehouse = warehouse
+        self._text = text
+        self._settings = settings
+        self._asking = asking
+        self._engine: Engine = asking.engine or settings.engine
+        self._known = {kind: warehouse.names(kind) for kind in Kind}
+
+    def run(self, statement: Statement) -> Result:
+        if isinstance(statement, Select):
+            return self._select(statement)
+        if isinstance(statement, Explain):
+            return self._explain(statement)
+        if isinstance(statement, Show):
+            return self._show(statement)
+        if isinstance(statement, Describe):
+            return self._describe(statement)
+        if isinstance(statement, SetOption):
+            return self._set(statement)
+        if isinstance(statement, Insert):
+            return self._insert(statement)
+        if isinstance(statement, Export):
+            return self._export(statement)
+        return self._view(statement)
+
+    # --- queries
+
+    def _select(self, select: Select, engine: Engine | None = None) -> Result:
+        sql = self._prepared(select)
+        return self._blaming(
+            select.query,
+            lambda: answer(
+                self._warehouse,
+                sql,
+                engine=engine or self._engine,
+                limits=self._asking.limits,
+                rewrite=self._settings.rewrite == "on",
+                stopping=self._asking.stopping,
+            ),
+        )
+
+    def _explain(self, statement: Explain) -> Result:
+        from headwater.query.explaining import explain
+
+        what = statement.what
+        if isinstance(what, Export):
+            self._check_export(what)
+            return told(explained(what), ["property", "value"])
+        if isinstance(what, CreateView):
+            from headwater.runtime.viewing import explain_query
+
+            sql = self._prepared(what.select)
+            return _lines(self._blaming(what.select.query, lambda: explain_query(self._warehouse, sql)).lines())
+        sql = self._prepared(what)
+        explanation = self._blaming(
+            what.query,
+            lambda: explain(
+                self._warehouse,
+                sql,
+                engine=self._engine,
+                analyze=statement.analyze,
+                limits=self._asking.limits,
+                stopping=self._asking.stopping,
+            ),
+        )
+        return _lines(explanation.lines())
+
+    def _prepared(self, select: Select) -> str:
+        """The query's text with its names checked, versions for the labels in it, and no more rows than wanted."""
+        query, labels = select.query, False
+        for table, reference in referring(query):
+            self._freshen(reference, self._resolved(reference), table)
+            ends = () if reference.changes is None else (reference.changes.start, reference.changes.end)
+            labels |= any(isinstance(one, str) for one in (moment_of(table), *ends))
+        if labels:
+            query = with_versions(query, self._version)
+        if self._asking.limit is not None:
+            query = with_limit(query, self._asking.limit)
+        return select.sql if query is select.query else query.sql(dialect="spark")
+
+    def _freshen(self, reference: Reference, kind: Kind, table: exp.Table) -> None:
+        """A view of mode `on_query` that is too old is brought up to date before it is read."""
+        if kind is not Kind.VIEW or moment_of(table) is not None or reference.changes is not None:
+            return
+        definition = self._warehouse.definition(kind, reference.name)
+        if isinstance(definition, View) and definition.refresh.mode == "on_query":
+            from headwater.runtime.viewing import freshen
+
+            freshen(self._warehouse, reference.name, self._settings.stale)
+
+    def _version(self, reference: Reference, label: str) -> int:
+        try:
+            return tags.version_of(self._warehouse, self._resolved(reference), reference.name, label)
+        except UsageError as error:
+            raise pointed(error, self._text, reference.span) from None
+
+    def _blaming(self, query: exp.Query, ask: Callable[[], T]) -> T:
+        """What an engine finds wrong with a query, at its place in the user's text."""
+        try:
+            return ask()
+        except UsageError as error:
+            cause: Any = error.__cause__
+            error_class = cause.getErrorClass() if hasattr(cause, "getErrorClass") else None
+            if error_class:
+                found = blame(error_class, cause.getMessageParameters() or {}, self._text, query)
+                raise found or pointed(error, self._text, _context(cause, self._text)) from cause
+            raise pointed(error, self._text, _named_in(error, query)) from error.__cause__
+
+    # --- what is there
+
+    def _show(self, statement: Show) -> Result:
+        if isinstance(statement.what, Kind):
+            kind = statement.what
+            columns = ["name", "from", "format", "location", "created_at", "description"]
+            columns[1] = {Kind.TOPIC: "from", Kind.TABLE: "made_by", Kind.VIEW: "refresh"}[kind]
+            return told([self._summary(kind, name) for name in self._known[kind]], columns)
+        exports = self._warehouse.project.exports.items()
+        rows = [{"name": name, "from": e.from_, "format": e.format, "to": e.to, "mode": e.mode} for name, e in exports]
+        return told(rows, ["name", "from", "format", "to", "mode"])
+
+    def _summary(self, kind: Kind, name: str) -> dict[str, Any]:
+        record = self._warehouse.record(kind, name)
+        defined = name in self._warehouse.project.relations(kind) or (record is not None and record.statement)
+        definition = self._warehouse.definition(kind, name) if defined else None
+        refresh = definition.refresh if isinstance(definition, View) else None
+        return {
+            "name": name,
+            "from": definition.from_ if isinstance(definition, Topic) else None,
+            "made_by": None if definition is None else _origin(definition),
+            "refresh": None if refresh is None else f"{refresh.mode}, {refresh.policy}",
+            "format": self._warehouse.format(kind, name).name,
+            "location": str(self._warehouse.address(kind, name)),
+            "created_at": None if record is None else record.created_at,
+            "description": "" if definition is None else definition.description,
+        }
+
+    def _describe(self, statement: Describe) -> Result:
+        from pyspark.sql.pandas.types import from_arrow_type
+
+        kind, name = self._resolved(statement.what), statement.what.name
+        if statement.history:
+            commits = self._warehouse.existing(kind, name).history()
+            return told([told_of(commit) for commit in commits], HISTORY)
+        # An engine's own word for it: DuckDB's comes without a JVM.
+        query = exp.select("*").from_(exp.to_table(f"{kind.plural}.{name}")).limit(0)
+        found = answer(self._warehouse, query.sql(dialect="spark"), engine=self._engine)
+        rows = [{"column": f.name, "type": from_arrow_type(f.type).simpleString()} for f in found.schema]
+        return told(rows, ["column", "type"])
+
+    def _set(self, statement: SetOption) -> Result:
+        try:
+            if statement.name is not None and statement.value is not None:
+                self._settings.set(statement.name, statement.value)
+            return told(self._settings.shown(statement.name), ["name", "value"])
+        except UsageError as error:
+            raise pointed(error, self._text, statement.span) from None
+
+    # --- what changes something
+
+    def _insert(self, statement: Insert) -> Result:
+        from headwater.runtime.loading import insert
+
+        name = statement.table.name
+        if self._resolved(statement.table) is not Kind.TABLE:
+            error = UsageError(Code.USAGE, f"rows are inserted into tables, and {statement.table} is none")
+            raise pointed(error, self._text, statement.table.span)
+        rows = self._select(statement.select, "spark").df
+        known = self._columns(name)
+        columns = statement.columns or tuple(known.names if known is not None else rows.columns)
+        if len(columns) != len(rows.columns):
+            error = UsageError(
+                Code.SCHEMA_MISMATCH,
+                f"{len(rows.columns)} values for the {len(columns)} columns {', '.join(columns)}",
+                hint="name the columns: INSERT INTO x (a, b) …",
+            )
+            raise pointed(error, self._text, statement.table.span)
+        rows = rows.toDF(*columns)
+        if known is not None:
+            types = {field.name: field.dataType for field in known.fields}
+            rows = rows.select(*(rows[c].cast(types[c]) if c in types else rows[c] for c in columns))
+        return _one(asdict(insert(self._warehouse, name, rows)))
+
+    def _columns(self, name: str) -> StructType | None:
+        """The columns of a table, also of one that is declared and not made yet."""
+        table = self._warehouse.table(Kind.TABLE, name)
+        if table.exists():
+            return table.schema()
+        definition = self._warehouse.definition(Kind.TABLE, name)
+        declared = definition.schema_ if isinstance(definition, Table) else None
+        from headwater.ingest.schemas import parse_ddl
+
+        return parse_ddl(self._warehouse.spark, declared)
+
+    def _export(self, statement: Export) -> Result:
+        self._check_export(statement)
+        raise UsageError(
+            Code.NOT_RUNNABLE_YET,
+            "the export is right, and nothing in this release runs it",
+            hint="EXPLAIN EXPORT … says what it would do",
+        )
+
+    def _check_export(self, statement: Export) -> None:
+        kind = self._resolved(statement.what)
+        checked(statement, self._text, self._warehouse.columns(kind, statement.what.name))
+
+    def _view(self, statement: CreateView | RefreshView | DropView | ExplainView) -> Result:
+        from headwater.runtime import viewing
+
+        if isinstance(statement, CreateView):
+            return self._create_view(statement)
+        name = statement.view.name
+        if not isinstance(statement, DropView):
+            self._resolved(statement.view)
+        if isinstance(statement, RefreshView):
+            return _one(viewing.refresh_view(self._warehouse, name, "full" if statement.full else None).described())
+        if isinstance(statement, ExplainView):
+            return _lines(viewing.explain_view(self._warehouse, name).lines())
+        if not statement.if_exists:
+            self._resolved(statement.view)
+        return _one(viewing.drop_view(self._warehouse, name, if_exists=statement.if_exists))
+
+    def _create_view(self, statement: CreateView) -> Result:
+        from headwater.runtime import viewing
+
+        if statement.if_not_exists and statement.name in self._known[Kind.VIEW]:
+            return _one({"view": statement.name, "refresh_type": "none", "reason": "it exists already"})
+        sql = self._prepared(statement.select)
+        made = self._blaming(
+            statement.select.query,
+            lambda: viewing.create_view(
+                self._warehouse,
+                statement.name,
+                sql,
+                statement.refresh,
+                replace=statement.replace,
+                format=statement.format,
+                partition_by=statement.partition_by,
+            ),
+        )
+        return _one(made.described())
+
+    def _resolved(self, reference: Reference) -> Kind:
+        try:
+            return resolve(reference, self._known)
+        except UsageError as error:
+            raise pointed(error, self._text, reference.span) from None
+
+
+def _one(row: Mapping[str, Any]) -> Result:
+    return told([row], list(row))
+
+
+def _lines(lines: Sequence[str]) -> Result:
+    return told([{"plan": line} for line in lines], ["plan"])
+
+
+def _origin(definition: Relation) -> str | None:
+    """What makes a table: `sql`, `transform`, `seed`, `from`, or nothing but hands."""
+    origins = getattr(definition, "origins", {})
+    return next((key for key, value in origins.items() if value is not None), None)
+
+
+def _named_in(error: UsageError, query: exp.Query) -> Span | None:
+    """The column that an engine says is not there."""
+    name = re.search(r"'([^']*)'", error.problem.message) if error.code is Code.UNKNOWN_COLUMN else None
+    return None if name is None else place_of(name[1].split("."), query)
+
+
+def _context(cause: Any, text: str) -> Span | None:
+    """The piece of the query that Spark's analysis is about, as far as it stands in the user's text."""
+    java = getattr(cause, "_origin", None)
+    contexts = [] if java is None else list(java.getQueryContext())
+    return fragment(str(contexts[0].fragment()), text) if contexts else None

@@ -1,0 +1,123 @@
+"""Puts the flows of tables together: those that apply the changes of a topic, and those that are loaded from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import NoReturn
+
+from pyspark.sql import SparkSession
+
+from headwater.changes.following import Place, Relation, relation_of
+from headwater.errors import Code, TransientError, Where
+from headwater.flows import Flow, Ledger
+from headwater.formats.base import SparkTable
+from headwater.ingest.schemas import parse_ddl
+from headwater.model import Kind
+from headwater.project.graph import Name, graph_of
+from headwater.runtime.opening import empty, require_fence
+from headwater.runtime.pacing import Pace
+from headwater.runtime.plans import Guard, Plan, flow_name
+from headwater.spec import Table, layout_of
+from headwater.storage import Files
+from headwater.tables.apply.input import VersionsInput
+from headwater.tables.apply.shape import Shape
+from headwater.tables.apply.target import ApplyTarget
+from headwater.tables.reference import loaded
+from headwater.tables.seeds import SeedInput, SeedTarget
+from headwater.warehouse import Warehouse, fingerprint
+
+
+def table_plan(warehouse: Warehouse, name: str) -> Plan:
+    """How a table is run that applies changes, or is loaded from a file."""
+    definition = warehouse.project.tables[name]
+    reads = graph_of(warehouse.project).inputs[Name(Kind.TABLE, name)]
+    return Plan(
+        flow=flow_name(name, Kind.TABLE),
+        trigger=warehouse.project.trigger_of(definition),
+        pace=Pace(1, timedelta(0)),
+        open=partial(table_flow, warehouse, name),
+        after=frozenset(str(each.of) for each in reads),
+    )
+
+
+def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guard) -> Flow:
+    """The flow that keeps such a table, in a session of its own."""
+    definition = warehouse.project.tables[name]
+    require_fence(warehouse, definition)
+    flow = flow_name(name, Kind.TABLE)
+    ledger = Ledger(warehouse.files, flow)
+    table = warehouse.table(Kind.TABLE, name, spark)
+    _begin(flow, ledger, table)
+    if definition.seed is not None:
+        return _seeded(warehouse, definition, table, ledger, guard)
+
+    def again(reason: str) -> NoReturn:
+        guard()
+        epoch = ledger.restart(empty=True).number
+        message = f"{reason}: {flow} is emptied and filled again, in epoch {epoch}"
+        raise TransientError(Code.SOURCE_CHANGED, message)
+
+    source = applied_input(warehouse, definition, applied_from(warehouse, name, spark), again)
+    target = applied_target(warehouse, definition, table, guard, partial(remember_shape, warehouse, name))
+    return Flow(flow, fingerprint(definition), source, target, ledger, guard)
+
+
+def applied_from(warehouse: Warehouse, name: str, spark: SparkSession) -> Relation:
+    """What a table applies the changes of."""
+    (read,) = graph_of(warehouse.project).inputs[Name(Kind.TABLE, name)]
+    return relation_of(warehouse, read.of.kind, read.of.name, spark)
+
+
+def applied_target(
+    warehouse: Warehouse, definition: Table, table: SparkTable, guard: Guard, made: Callable[[Shape], None]
+) -> ApplyTarget:
+    return ApplyTarget(table, definition, layout_of(definition), _place(warehouse, definition.name), guard, made)
+
+
+def applied_input(
+    warehouse: Warehouse,
+    definition: Table,
+    relation: Relation,
+    again: Callable[[str], NoReturn],
+    end: Place | None = None,
+) -> VersionsInput:
+    place = _place(warehouse, definition.name)
+    return VersionsInput(relation, definition, place, again, end, warehouse.committed)
+
+
+def _seeded(warehouse: Warehouse, definition: Table, table: SparkTable, ledger: Ledger, guard: Guard) -> Flow:
+    assert definition.seed is not None
+    name, project = definition.name, warehouse.project
+    folder, _, file = project.location(definition.seed).rpartition("/")
+    where = project.place(f"tables.{name}.seed")
+    declared = parse_ddl(table.spark, definition.schema_)
+    source = SeedInput(
+        Files(folder or "/", dict(warehouse.around.storage)),
+        file,
+        where,
+        lambda content: loaded(table.spark, definition.seed or file, content, definition.keys, declared, where),
+        fingerprint(definition),
+    )
+    target = SeedTarget(table, layout_of(definition), guard, lambda: warehouse.remember(Kind.TABLE, name))
+    return Flow(flow_name(name, Kind.TABLE), fingerprint(definition), source, target, ledger, guard)
+
+
+def _begin(flow: str, ledger: Ledger, table: SparkTable) -> None:
+    """Before an epoch's first step has landed the table is emptied, if the epoch is to begin so."""
+    last = ledger.last()
+    if not ledger.epoch().empty or not table.exists():
+        return
+    if last is None or (last.step == 0 and table.landed(last.mark(flow)) is None):
+        empty(table)
+
+
+def _place(warehouse: Warehouse, name: str) -> Callable[[str], Where]:
+    return lambda key: warehouse.project.place(f"tables.{name}.{key}")
+
+
+def remember_shape(warehouse: Warehouse, name: str, shape: Shape) -> None:
+    record = warehouse.record(Kind.TABLE, name)
+    if record is None or (record.shown, record.hidden) != (shape.shown, shape.hidden):
+        warehouse.remember(Kind.TABLE, name, hidden=shape.hidden, shown=shape.shown)

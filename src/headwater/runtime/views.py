@@ -1,0 +1,51 @@
+"""How views are run: soon after what they read, or every so often; never those that wait to be asked."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from headwater.model import Kind
+from headwater.runtime.opening import require_fence
+from headwater.runtime.pacing import Pace
+from headwater.runtime.plans import Guard, Plan, flow_name
+from headwater.spec import View
+from headwater.spec.base import Trigger
+from headwater.sql.references import parse_query, references, resolve
+from headwater.views.flow import ViewFlow, open_flow
+from headwater.warehouse import Warehouse
+
+JOINED = timedelta(milliseconds=200)
+"""Commits of a view's sources within this time are taken by one refresh."""
+
+
+def view_plans(warehouse: Warehouse, wanted: set[str]) -> list[Plan]:
+    """The views that a runner keeps: immediate and periodic ones, and those that it is told by name."""
+    plans = []
+    for name in warehouse.names(Kind.VIEW):
+        definition = warehouse.definition(Kind.VIEW, name)
+        assert isinstance(definition, View)
+        flow = flow_name(name, Kind.VIEW)
+        if flow in wanted or (not wanted and definition.refresh.mode in ("immediate", "periodic")):
+            plans.append(_plan(warehouse, definition, flow))
+    return plans
+
+
+def _plan(warehouse: Warehouse, definition: View, flow: str) -> Plan:
+    trigger: Trigger = definition.refresh.every or "continuous"
+    known = {kind: warehouse.names(kind) for kind in Kind}
+    reads = references(parse_query(definition.sql))
+    return Plan(
+        flow=flow,
+        trigger=trigger,
+        pace=Pace(1_000_000_000, JOINED),
+        open=partial(_open, warehouse, definition),
+        after=frozenset(flow_name(one.name, resolve(one, known)) for one in reads),
+    )
+
+
+def _open(warehouse: Warehouse, definition: View, spark: SparkSession, guard: Guard) -> ViewFlow:
+    require_fence(warehouse, definition)
+    return open_flow(warehouse, definition.name, spark, guard)

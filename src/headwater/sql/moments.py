@@ -1,0 +1,66 @@
+"""Versions, times and labels in a query: `VERSION AS OF 3`, `VERSION AS OF 'audit'`, `TIMESTAMP AS OF '2026-10-17'`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from sqlglot import exp
+
+from headwater.errors import Code, UsageError
+from headwater.sql.names import Between, Moment
+from headwater.sql.places import InvalidSql
+
+
+def moment_of(table: exp.Table) -> Moment | None:
+    """The `VERSION AS OF` or `TIMESTAMP AS OF` of a relation in a query."""
+    version = table.args.get("version")
+    if not isinstance(version, exp.Version):
+        return None
+    value = _literal(version.expression)
+    if str(version.this).upper() == "VERSION":
+        return int(value.name) if value.name.isdigit() else value.name
+    return parse_time(value.name)
+
+
+def between(ends: Sequence[exp.Expr]) -> Between:
+    """The second and third argument of `changes(…)`."""
+    start, end = (*ends, None)[:2]
+    return Between(_end(start), _end(end))
+
+
+def _end(value: exp.Expr | None) -> Moment | None:
+    if value is None or isinstance(value, exp.Null):
+        return None
+    told = _literal(value)
+    return parse_moment(told.name) if told.is_string else int(told.name)
+
+
+def _literal(value: exp.Expr | None) -> exp.Literal:
+    inner = value.this if isinstance(value, exp.Cast) else value  # TIMESTAMP '2026-10-17'
+    if not isinstance(inner, exp.Literal) or not (inner.is_string or inner.name.isdigit()):
+        raise InvalidSql("a version or time to travel to is a number or a text in quotes")
+    return inner
+
+
+def parse_moment(text: str) -> Moment:
+    """A version, a time or a label, as a command or `changes('x', '…')` names it."""
+    if text.isdigit():
+        return int(text)
+    try:
+        return parse_time(text)
+    except UsageError:
+        if text[:1].isalpha():
+            return text
+        raise
+
+
+def parse_time(text: str) -> datetime:
+    """A moment as people write it; without a zone it is UTC."""
+    try:
+        found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise UsageError(
+            Code.INVALID_VALUE, f"'{text}' is not a time", hint="write 2026-10-17 or 2026-10-17 12:30:00"
+        ) from None
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)

@@ -1,0 +1,103 @@
+"""What stands in `WITH (…)`: checked, each with its place in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from headwater.errors import did_you_mean
+from headwater.spec.layout import Codec
+from headwater.spec.relations import Refresh
+from headwater.sql.places import InvalidSql, Span
+
+MODES: tuple[str, ...] = get_args(Refresh.model_fields["mode"].annotation)
+POLICIES: tuple[str, ...] = get_args(Refresh.model_fields["policy"].annotation)
+CODECS: tuple[str, ...] = get_args(Codec)
+
+VIEW = ("refresh", "interval", "max_staleness", "format", "partition_by")
+EXPORT = ("format", "compression", "mode", "target_file_size", "row_group_size")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One `name = value`."""
+
+    name: str
+    value: str
+    span: Span
+    """Of the name."""
+    value_span: Span
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """What a view's statement says of it beside its query."""
+
+    refresh: Refresh
+    format: str | None = None
+    partition_by: tuple[str, ...] = ()
+
+
+def view_options(options: Sequence[Option], text: str) -> ViewOptions:
+    """`refresh` takes a mode or a policy; an interval means periodic."""
+    given = _once(options, VIEW, text)
+    told: dict[str, Any] = {}
+    refresh = given.get("refresh")
+    if refresh is not None:
+        word = refresh.value.lower()
+        if word in MODES:
+            told["mode"] = word
+        elif word in POLICIES:
+            told["policy"] = word
+        else:
+            raise _bad(refresh, text, "is neither a mode nor a policy of refresh", (*MODES, *POLICIES))
+    for name, key in (("interval", "every"), ("max_staleness", "max_staleness")):
+        if name in given:
+            told[key] = given[name].value
+    try:
+        made = Refresh.model_validate(told)
+    except ValidationError as error:
+        raise _invalid(error, given, text) from None
+    partitions = given["partition_by"].value.split(",") if "partition_by" in given else []
+    format = given["format"].value.lower() if "format" in given else None
+    return ViewOptions(made, format, tuple(one.strip() for one in partitions if one.strip()))
+
+
+def export_options(options: Sequence[Option], text: str) -> dict[str, str]:
+    """`format` is that of the copy's files."""
+    given = _once(options, EXPORT, text)
+    for name, choices in (("format", ("parquet",)), ("compression", CODECS), ("mode", ("snapshot", "streaming"))):
+        option = given.get(name)
+        if option is not None and option.value.lower() not in choices:
+            raise _bad(option, text, f"is no {name} of an export", choices)
+    words = ("format", "compression", "mode")
+    return {name: option.value.lower() if name in words else option.value for name, option in given.items()}
+
+
+def _once(options: Sequence[Option], known: Sequence[str], text: str) -> dict[str, Option]:
+    given: dict[str, Option] = {}
+    for option in options:
+        if option.name not in known:
+            hint = did_you_mean(option.name, known)
+            raise InvalidSql(f"there is no option '{option.name}'", text=text, span=option.span, hint=hint)
+        if option.name in given:
+            raise InvalidSql(f"'{option.name}' is given twice", text=text, span=option.span)
+        given[option.name] = option
+    return given
+
+
+def _bad(option: Option, text: str, what: str, choices: Sequence[str]) -> InvalidSql:
+    hint = did_you_mean(option.value.lower(), choices)
+    return InvalidSql(f"'{option.value}' {what}", text=text, span=option.value_span, hint=hint)
+
+
+def _invalid(error: ValidationError, given: dict[str, Option], text: str) -> InvalidSql:
+    first = error.errors()[0]
+    message = str(first["msg"]).removeprefix("Value error, ")
+    field = str(first["loc"][0]) if first["loc"] else ""
+    option = given.get("interval" if field == "every" else field) or given.get("refresh") or next(iter(given.values()))
+    message = message.replace("`every`", "`interval`")
+    return InvalidSql(message, text=text, span=option.value_span)

@@ -1,0 +1,132 @@
+"""A topic of the lake as the input of a table: its rows by versions, and the truncations among them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
+
+from pyspark.sql import DataFrame
+
+from headwater.changes.following import Place as At
+from headwater.changes.following import Relation
+from headwater.flows import Positions, Range
+from headwater.formats.frames import column
+from headwater.model import WEIGHT, Kind, Version
+from headwater.spec import Table
+from headwater.tables.apply.changes import truncations_of
+from headwater.tables.apply.shape import Place, shape_of
+from headwater.tables.apply.target import check_ordered
+from headwater.tables.apply.truncation import TRUNCATED, collected, remembered
+
+if TYPE_CHECKING:
+    from headwater.sources.reading import Lag
+
+STEP_ROWS = 1_000_000
+"""A backlog is taken in steps of about so many rows; a version is never cut."""
+
+
+class VersionsInput:
+    """Rows that came to a relation. `again` is called with a reason when what was read of it holds no more."""
+
+    def __init__(
+        self,
+        relation: Relation,
+        definition: Table,
+        place: Place,
+        again: Callable[[str], NoReturn],
+        end: At | None = None,
+        committed: threading.Condition | None = None,
+    ) -> None:
+        """`end`: read no further. `committed` is notified when something of this lake has got a new version."""
+        assert definition.apply is not None
+        self._end = end
+        self._committed = committed
+        self._relation = relation
+        self._definition = definition
+        self._rules = definition.apply
+        self._place = place
+        self._again = again
+
+    @property
+    def _label(self) -> str:
+        return self._relation.label
+
+    def next(self, start: Positions) -> Range | None:
+        now, known = self._end or self._relation.place(), At.of(start.get(self._label))
+        if now is None and known is not None:
+            self._again(f"{self._label} was dropped")
+        if now is None or now == known:
+            return None
+        if known is not None:
+            broken = self._relation.broken(known, now)
+            if broken is not None:
+                self._again(broken)
+        versions = self._relation.versions(known, now)
+        taken, rows = self._bounded(versions)
+        if not taken:
+            return None
+        end = now if taken[-1] == now.version else replace(self._relation, at=taken[-1]).place()
+        assert end is not None
+        kept = {key: start[key] for key in (TRUNCATED,) if key in start}
+        return Range({self._label: end.to_json(), **kept}, rows, full=len(taken) < len(versions))
+
+    def settle(self, start: Positions, range: Range) -> Positions:
+        """What goes is no change of a key: a topic that lost rows is another one. What was truncated is noted."""
+        known, end = At.of(start.get(self._label)), At.of(range.end[self._label])
+        assert end is not None
+        table = self._relation.table
+        if known is not None and known.version is not None and self._relation.kind is Kind.TOPIC:
+            versions = self._relation.versions(known, end)
+            unsure = table.appending(known.version, versions) < len(versions)
+            if unsure and not self._relation.change(known, end).where(column(WEIGHT) < 0).isEmpty():
+                self._again(f"rows of {self._label} were taken away or changed")
+        rows = self.read(start, range.end)
+        shape = shape_of(self._rules, rows.schema, self._place)
+        if not shape.captured:
+            return range.end
+        found = collected(truncations_of(rows, shape))
+        check_ordered(found, self._definition.name, self._rules.sequence_by, self._place)
+        told = [one.to_json() for one in [*remembered(start), *found]]
+        return {**range.end, **({TRUNCATED: told} if told else {})}
+
+    def read(self, start: Positions, end: Positions) -> DataFrame:
+        known, to = At.of(start.get(self._label)), At.of(end[self._label])
+        assert to is not None
+        if known is None:
+            return self._relation.rows(to)
+        return self._relation.change(known, to).where(column(WEIGHT) > 0).drop(WEIGHT)
+
+    def inspect(self, start: Positions, end: Positions, error: Exception) -> bool:
+        return False
+
+    def committed(self, end: Positions) -> None:
+        """Nobody waits for it."""
+
+    def freeze(self) -> None:
+        """The end is where the topic ends when its own flow is done."""
+
+    def wait(self, stopping: threading.Event, seconds: float) -> None:
+        if self._committed is None:
+            stopping.wait(seconds)
+            return
+        with self._committed:
+            if not stopping.is_set():
+                self._committed.wait(seconds)
+
+    def lag(self, start: Positions) -> Lag | None:
+        return None
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _bounded(self, versions: list[Version]) -> tuple[list[Version], int | None]:
+        """As many versions as make a step, and their rows as far as known."""
+        told = {commit.version: commit.rows_added for commit in self._relation.table.history(len(versions) + 5)}
+        total = 0
+        for at, version in enumerate(versions, 1):
+            total += told.get(version) or 0
+            if total >= STEP_ROWS:
+                return versions[:at], total
+        return versions, total or None

@@ -1,0 +1,154 @@
+"""Keeps a table of applied changes: one step, one commit that holds rows, deletes and what is remembered of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import datetime, timedelta
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headwater.changes.keys import keys_of, narrowed
+from headwater.errors import Code, TerminalError
+from headwater.flows import Intent, Landed
+from headwater.formats.base import SparkTable
+from headwater.formats.frames import column
+from headwater.model import DELETED, Mark, Version
+from headwater.spec import Layout, Table
+from headwater.tables.apply.changes import changes_of
+from headwater.tables.apply.latest import expired
+from headwater.tables.apply.moves import is_open
+from headwater.tables.apply.shape import GONE_AT, SEQUENCE, Place, Shape, shape_of
+from headwater.tables.apply.step import rows_to_write
+from headwater.tables.apply.truncation import Truncation, remembered
+
+SWEEPS = 10
+"""Tombstones outlive their time by a part of it: they are looked for so often within it."""
+
+
+class ApplyTarget:
+    """One table. `made` is called with its shape when the table was made or got columns."""
+
+    def __init__(
+        self,
+        table: SparkTable,
+        definition: Table,
+        layout: Layout,
+        place: Place,
+        guard: Callable[[], None],
+        made: Callable[[Shape], None],
+    ) -> None:
+        assert definition.apply is not None
+        self._table = table
+        self._name = definition.name
+        self._rules = definition.apply
+        self._layout = layout
+        self._place = place
+        self._guard = guard
+        self._made = made
+        self._shape: Shape | None = None
+        self._swept: datetime | None = None
+        self._filled = False
+
+    def landed(self, mark: Mark) -> Version | None:
+        return self._table.landed(mark) if self._table.exists() else None
+
+    def commit(self, df: DataFrame, intent: Intent, mark: Mark) -> Landed:
+        shape = self._room(df)
+        with ExitStack() as held:
+            changes = changes_of(df, shape, self._place).persist()
+            held.callback(changes.unpersist)
+            count, moved = self._counted(changes, shape)
+            known, every = remembered(intent.start), remembered(intent.end)
+            rows = rows_to_write(
+                changes,
+                self._touched(changes, shape, whole=len(every) > len(known)),
+                shape,
+                held,
+                now=intent.written_at,
+                truncations=every,
+                moved=moved,
+            )
+            # A MERGE reads its source more than once.
+            rows = self._swept_of(rows, shape, intent.written_at).persist()
+            held.callback(rows.unpersist)
+            self._guard()
+            version = self._table.upsert(rows, mark)
+        return Landed(version, count)
+
+    def _swept_of(self, rows: DataFrame, shape: Shape, now: datetime) -> DataFrame:
+        """With the deletes that need not be remembered any more."""
+        if shape.history or shape.soft or not self._is_due(now):
+            return rows
+        old = expired(self._table.read(), shape, now)
+        old = old.join(rows.select(*map(column, shape.keys)), list(shape.keys), "left_anti")
+        return rows.withColumn(DELETED, F.lit(False)).unionByName(old)
+
+    def _is_due(self, now: datetime) -> bool:
+        """Whether there are tombstones to take away, asked from time to time."""
+        tombstones = self._rules.tombstones
+        every = max(tombstones / SWEEPS, timedelta(seconds=1))
+        if not tombstones or (self._swept is not None and now - self._swept < every):
+            return False
+        self._swept = now
+        return not self._table.read().where(column(GONE_AT) < F.lit(now - tombstones)).isEmpty()
+
+    def _room(self, df: DataFrame) -> Shape:
+        """The table with a column for everything that the rows have."""
+        if self._shape is None or self._shape.topic != df.schema:
+            shape = shape_of(self._rules, df.schema, self._place)
+            if not self._table.exists():
+                self._table.create(shape.stored, self._layout)
+            elif self._shape is None or self._shape.stored != shape.stored:
+                self._table.evolve(shape.stored)
+            self._made(shape)
+            self._shape = shape
+        return self._shape
+
+    def _touched(self, changes: DataFrame, shape: Shape, *, whole: bool) -> DataFrame | None:
+        """The stored rows that the step may change; None where there are none at all."""
+        stored = self._table.read()
+        self._filled = self._filled or not stored.isEmpty()
+        if not self._filled:
+            return None
+        return stored if whole else narrowed(stored, keys_of([(changes, shape.keys)], shape.keys))
+
+    def _counted(self, changes: DataFrame, shape: Shape) -> tuple[int, bool]:
+        """How many changes there are, and whether values move between keys; refused where one has no key or order."""
+        no_key = reduce(lambda a, b: a | b, (column(key).isNull() for key in shape.keys))
+        found = changes.agg(
+            F.count("*"),
+            F.count_if(no_key),
+            F.count_if(column(SEQUENCE).isNull()),
+            F.count_if(is_open()) if shape.captured else F.lit(0),
+        ).first()
+        assert found is not None
+        count, without_key, without_order, moved = found
+        if without_key:
+            raise TerminalError(
+                Code.NULL_KEY,
+                f"{without_key} changes for tables.{self._name} have no value for a key ({', '.join(shape.keys)})",
+                where=self._place("apply.keys"),
+                hint="leave them out with the topic's `filter`, or take a key that is never NULL",
+            )
+        if without_order:
+            raise unordered(self._name, without_order, self._rules.sequence_by, self._place)
+        return int(count), bool(moved)
+
+
+def unordered(table: str, count: int, by: str, place: Place) -> TerminalError:
+    return TerminalError(
+        Code.NO_SEQUENCE,
+        f"{count} changes for tables.{table} have no value for '{by}', which orders them",
+        where=place("apply.sequence_by"),
+        hint="order by a column that every change has: `_position`",
+    )
+
+
+def check_ordered(found: list[Truncation], table: str, by: str, place: Place) -> None:
+    """A truncate has the columns of the topic alone: without an order nobody knows what it took away."""
+    without = sum(1 for one in found if one.sequence is None)
+    if without:
+        raise unordered(table, without, by, place)

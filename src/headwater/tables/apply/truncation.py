@@ -1,0 +1,65 @@
+"""All rows at once taken away: a delete of every key that was there, remembered for those that come late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StringType, StructType
+
+from headwater.formats.frames import column
+from headwater.tables.apply.changes import sequence_text
+from headwater.tables.apply.shape import AT, FROM, GONE, GONE_AT, SEQUENCE, TIE, UNSENT, Shape, no_names
+
+TRUNCATED = "truncated"
+"""Where the positions of a flow hold them."""
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """One of them, as a position holds it; `at` is in microseconds since 1970."""
+
+    sequence: str | None
+    tie: str | None
+    at: int | None
+
+    def to_json(self) -> list[Any]:
+        return [self.sequence, self.tie, self.at]
+
+    def column(self, sequence: DataType) -> Column:
+        at = F.timestamp_micros(F.lit(self.at).cast("bigint"))
+        tie = F.lit(self.tie).cast(StringType())
+        return F.struct(F.lit(self.sequence).cast(sequence).alias(SEQUENCE), tie.alias(TIE), at.alias(AT))
+
+
+def remembered(positions: Any) -> list[Truncation]:
+    return [Truncation(*one) for one in positions.get(TRUNCATED, [])]
+
+
+def collected(truncations: DataFrame) -> list[Truncation]:
+    """The truncations of a range, the oldest first."""
+    at = F.unix_micros(column(AT))
+    rows = truncations.orderBy(column(SEQUENCE), column(TIE)).select(sequence_text(), column(TIE), at).collect()
+    return [Truncation(*row) for row in rows]
+
+
+def deletes(changes: DataFrame, stored: DataFrame | None, shape: Shape, moments: Sequence[Truncation]) -> DataFrame:
+    """For each of them the deletes of the keys that had a row before it."""
+    seen = changes.select(*map(column, (*shape.keys, SEQUENCE)))
+    if stored is not None:
+        there = stored if shape.history else stored.where(column(GONE_AT).isNull())
+        seen = seen.unionByName(there.select(*map(column, (*shape.keys, SEQUENCE))))
+    first = seen.groupBy(*map(column, shape.keys)).agg(F.min(column(SEQUENCE)).alias("first"))
+    each = F.explode(F.array(*(one.column(shape.sequence) for one in moments))).alias("moment")
+    hit = first.select(*map(column, (*shape.keys, "first")), each).where("first < moment." + SEQUENCE)
+    return hit.select(
+        *map(column, shape.keys),
+        *(F.lit(None).cast(shape.columns[name].dataType).alias(name) for name in shape.values),
+        *(F.col("moment").getField(name).alias(name) for name in (SEQUENCE, TIE, AT)),
+        F.lit(True).alias(GONE),
+        (F.array(*map(F.lit, shape.values)) if shape.soft else no_names()).alias(UNSENT),
+        F.lit(None).cast(StructType([shape.columns[key] for key in shape.keys])).alias(FROM),
+    )

@@ -1,0 +1,165 @@
+"""A view's query, ready to be computed: over which relations, kept in which way, or why it can't be kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+from sqlglot import exp
+
+from headwater.changes.following import Place, Relation, relation_of
+from headwater.changes.kept.base import Kept
+from headwater.changes.kept.choosing import kept
+from headwater.changes.query import Query, incremental
+from headwater.changes.translation.refusal import NotIncremental
+from headwater.errors import Code, TerminalError, UsageError
+from headwater.formats.frames import column
+from headwater.model import At, Kind
+from headwater.sparkerrors import reason, without_plan
+from headwater.sql.references import Reference, parse_query, resolve
+from headwater.sql.rewrite import with_relations
+from headwater.views.presenting import Presented, presented
+from headwater.warehouse import Warehouse
+
+Columns = Mapping[str, StructType]
+"""The columns of each relation, by its label, as they were when the view was first built."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A view's query over the lake's relations, under names that the session has for them."""
+
+    sql: str
+    presented: Presented
+    text: str
+    """For Spark: without the order and limit at the top."""
+    relations: Mapping[str, Relation]
+    """By their names in `text`."""
+
+    def inputs(self) -> list[Relation]:
+        """Each relation once."""
+        return list({one.label: one for one in self.relations.values()}.values())
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A query that Spark has analysed."""
+
+    asked: Asked
+    schema: StructType
+    """Of the result, without what is there for the order alone."""
+    answered: DataFrame = field(repr=False)
+    """The result over the sessions' views, as they are."""
+    query: Query | None = None
+    kept: Kept | None = None
+    refused: NotIncremental | None = None
+    """Why it can't be kept incrementally."""
+
+    @property
+    def columns(self) -> list[str]:
+        return [f.name for f in self.schema.fields]
+
+    @property
+    def shown(self) -> str | None:
+        filtered = self.kept is not None and self.kept.filtered
+        return self.asked.presented.shown(self.columns, filtered=filtered, plain=self.kept is None)
+
+    @property
+    def rows(self) -> str:
+        """What is shown, without order and limit."""
+        return self.asked.presented.rows(self.columns, filtered=self.kept is not None and self.kept.filtered)
+
+
+def asked(warehouse: Warehouse, sql: str, spark: SparkSession) -> Asked:
+    """Find the relations that a query reads."""
+    known = {kind: warehouse.names(kind) for kind in Kind}
+    found = presented(parse_query(sql))
+    relations: dict[str, Relation] = {}
+
+    def place(reference: Reference, at: At | None) -> str:
+        if reference.driving or reference.temporal:
+            what = "stream()" if reference.driving else "FOR SYSTEM_TIME AS OF"
+            raise UsageError(Code.INVALID_SQL, f"{what} belongs to tables: in a view every input drives the result")
+        kind = resolve(reference, known)
+        name = _name(kind, reference.name, at)
+        if name not in relations:
+            relations[name] = relation_of(warehouse, kind, reference.name, spark, at)
+        return name
+
+    return Asked(sql, found, with_relations(found.query, place), relations)
+
+
+def compiled(
+    asked: Asked, spark: SparkSession, places: Mapping[str, Place], recorded: Columns | None = None
+) -> Compiled:
+    """Have Spark analyse it over the relations at some places; they become views of the session."""
+    for name, relation in asked.relations.items():
+        rows = relation.rows(places[relation.label])
+        _limited(rows, relation, recorded).createOrReplaceTempView(name)
+    try:
+        answered = spark.sql(asked.text)
+    except AnalysisException as error:
+        raise UsageError(Code.INVALID_SQL, without_plan(reason(error))) from error
+    fields = answered.schema.fields
+    names = [f.name.lower() for f in fields]
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise UsageError(
+            Code.INVALID_SQL, f"two columns of the result have the name '{twice}'", hint="name them: … AS x"
+        )
+    hidden = asked.presented.hidden
+    schema = StructType(fields[: len(fields) - hidden] if hidden else fields)
+    made = Compiled(asked, schema, answered)
+    try:
+        query = incremental(spark, asked.text, list(asked.relations))
+    except NotIncremental as refused:
+        return replace(made, refused=refused)
+    return replace(made, query=query, kept=kept(spark, query))
+
+
+def columns_now(relations: Sequence[Relation], places: Mapping[str, Place]) -> dict[str, StructType]:
+    return {one.label: one.rows(places[one.label]).schema for one in relations}
+
+
+def require_unchanged(asked: Asked, recorded: Columns, now: Columns) -> None:
+    """A column that the query names and that has gone or changed its type stops the view."""
+    text = parse_query(asked.sql)
+    named = {one.name.lower() for one in text.find_all(exp.Column, exp.Dot)}
+    star = any(True for _ in text.find_all(exp.Star))
+    for label, schema in recorded.items():
+        have = {f.name.lower(): f.dataType for f in now.get(label, StructType()).fields}
+        for f in schema.fields:
+            name = f.name.lower()
+            if name not in named and not star:
+                continue
+            if name not in have:
+                problem = f"column '{f.name}' of {label} is gone"
+            elif have[name] != f.dataType and not star:
+                was, is_now = f.dataType.simpleString(), have[name].simpleString()
+                problem = f"column '{f.name}' of {label} was {was} and is {is_now} now"
+            else:
+                continue
+            raise TerminalError(
+                Code.SCHEMA_MISMATCH,
+                f"{problem}, and the view uses it; the view stays as it was",
+                hint="change the view's query, or rebuild it: headwater mv refresh --rebuild",
+            )
+
+
+def _limited(rows: DataFrame, relation: Relation, recorded: Columns | None) -> DataFrame:
+    """Columns that came later are not the view's: a star means what it meant when the view was built."""
+    known = None if recorded is None else recorded.get(relation.label)
+    if known is None:
+        return rows
+    have = {name.lower() for name in rows.columns}
+    wanted = [f.name for f in known.fields if f.name.lower() in have]
+    return rows.select(*map(column, wanted))
+
+
+def _name(kind: Kind, name: str, at: At | None) -> str:
+    when = "" if at is None else "_" + hashlib.sha256(str(at).encode()).hexdigest()[:8]
+    return f"hw_{kind.plural}_{name}{when}"

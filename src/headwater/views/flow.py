@@ -1,0 +1,232 @@
+"""A view's flow: its steps are refreshes."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headwater.changes.following import Place, places
+from headwater.errors import Code, HeadwaterError, UsageError
+from headwater.flows import Intent, Landed, Ledger, Positions, Range, StepDone
+from headwater.model import Kind
+from headwater.sources.reading import Lag
+from headwater.spec import View
+from headwater.views.compiling import asked
+from headwater.views.records import Notes, Refreshed
+from headwater.views.refreshing import Refresher, changed_rows
+from headwater.views.storing import Storage
+from headwater.warehouse import Warehouse, fingerprint
+
+FULL = "full"
+"""In an intent's end: why this step computes the view anew."""
+
+
+def flow_of(name: str) -> str:
+    return f"{Kind.VIEW.plural}.{name}"
+
+
+@dataclass
+class ViewFlow:
+    """One view, refresh by refresh. What a crash left open is done again, over the same versions."""
+
+    name: str
+    refresher: Refresher
+    ledger: Ledger
+    definition: str
+    one_of_some: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Holds a place among the refreshes that may run at once."""
+    wake: threading.Condition | None = None
+    """Told of by the commits of other flows."""
+    last: Refreshed | None = None
+    _intent: Intent | None = None
+    _seen: dict[str, Place] | None = None
+    """Looked at, and nothing was new to the view."""
+
+    @property
+    def flow(self) -> str:
+        return flow_of(self.name)
+
+    @property
+    def positions(self) -> Positions:
+        return {} if self._intent is None else self._intent.end
+
+    # --- steps
+
+    def recover(self) -> StepDone | None:
+        """Settle the last intent. It is read each time: another thread may have refreshed the view meanwhile."""
+        self._intent = intent = self.ledger.last()
+        self.refresher.notes = self.refresher.notes.of(self.ledger.epoch().number)
+        if intent is None or self._has_landed(intent):
+            return None
+        if intent.definition == self.definition:
+            try:
+                return self._run(intent, recovered=True)
+            except HeadwaterError as error:
+                if error.code is not Code.NO_SUCH_VERSION:
+                    raise
+        # It was never done, and will not be: the next step begins where it did.
+        self._intent = replace(intent, end=intent.start)
+        return None
+
+    def ahead(self) -> Range | None:
+        inputs = self.refresher.asked.inputs()
+        if any(one.place() is None for one in inputs):
+            return None  # something that it reads has no data yet
+        end = places(inputs)
+        if end in (self._start(), self._seen) and self._why_full() is None:
+            return None
+        return Range(_positions(end), rows=self._rows_ahead(end))
+
+    def step(self, range: Range | None = None, *, full: str | None = None) -> StepDone | None:
+        """Refresh, if anything is new; `full`: compute it anew, for this reason."""
+        with _one_at_a_time(self.refresher.storage.warehouse, self.flow):
+            recovered = self.recover()
+            if recovered is not None and full is None:
+                return recovered
+            ahead = self.ahead()
+            if ahead is None and full is None:
+                return None
+            return self._run(self._begun(ahead or Range(_positions(self._places())), full))
+
+    def _begun(self, range: Range, full: str | None) -> Intent:
+        """Write down what is about to be done."""
+        last, why = self._intent, full or self._why_full()
+        if last is not None and last.definition != self.definition:
+            last = None
+            self.refresher.notes = self.refresher.notes.of(self.ledger.restart(empty=False).number)
+        end = {**range.end, **({FULL: why} if why is not None else {})}
+        epoch, number = (self.ledger.epoch().number, 0) if last is None else (last.epoch, last.step + 1)
+        start = {} if last is None else {label: place for label, place in last.end.items() if label != FULL}
+        intent = Intent(epoch, number, start, end, self.definition, datetime.now(timezone.utc), range.rows)
+        self.ledger.write(intent)
+        return intent
+
+    def _run(self, intent: Intent, *, recovered: bool = False) -> StepDone:
+        start = _places_of(intent.start)
+        end = _places_of(intent.end)
+        mark = intent.mark(self.flow)
+        with self.one_of_some():
+            planned = self.refresher.planned(start, end, why_full=intent.end.get(FULL))
+            self.last = self.refresher.refresh(start, end, mark, planned)
+        if self.last.version is None:
+            # Nothing of it changed the view: there is no commit, and the next refresh begins where this one did.
+            self._seen = end
+            self.ledger.take_back(intent)
+            self._intent = self.ledger.last()
+        else:
+            self._intent = intent
+        landed = Landed(self._version(), self.last.rows_changed)
+        return StepDone(self.flow, intent.epoch, intent.step, intent.end, landed, recovered)
+
+    # --- where it is
+
+    def recorded(self) -> dict[str, Place]:
+        """The places of the sources that the view's last commit names; NO_SUCH_RELATION before there is one."""
+        table = self.refresher.table
+        for commit in table.history() if table.exists() else []:
+            if commit.mark is not None and commit.mark.flow == self.flow:
+                return _places_of(commit.mark.positions)
+        raise UsageError(
+            Code.NO_SUCH_RELATION, f"view '{self.name}' has no data yet", hint=f"headwater mv refresh {self.name}"
+        )
+
+    def outlook(self, end: Mapping[str, Place]) -> str:
+        """What the next refresh would do, in words."""
+        self._intent = self.ledger.last()
+        why = self._why_full()
+        if why is None and end == self._start():
+            return "nothing is new"
+        planned = self.refresher.planned(self._start(), end, why_full=why)
+        return f"{'full' if planned.full else 'incremental'}: {planned.reason}"
+
+    def _version(self) -> int:
+        made = None if self.last is None else self.last.version
+        return (self.refresher.table.version() or 0) if made is None else made
+
+    def _why_full(self) -> str | None:
+        """What makes the stored rows worthless as a beginning."""
+        if self._intent is None or not self.refresher.table.exists():
+            return "it is the first build"
+        if self._intent.definition != self.definition:
+            return "its definition has changed"
+        return None
+
+    def _start(self) -> dict[str, Place]:
+        return {} if self._intent is None else _places_of(self._intent.end)
+
+    def _has_landed(self, intent: Intent) -> bool:
+        table = self.refresher.table
+        return table.exists() and table.landed(intent.mark(self.flow)) is not None
+
+    def _places(self) -> dict[str, Place]:
+        return places(self.refresher.asked.inputs())
+
+    def _rows_ahead(self, end: Mapping[str, Place]) -> int | None:
+        start = self._start()
+        return changed_rows(self.refresher.asked.inputs(), start, end) if start else None
+
+    # --- for whoever runs it
+
+    def freeze(self) -> None:
+        """Its end is where its sources are when its turn comes: they are brought up to date first."""
+
+    def wait(self, stopping: threading.Event, seconds: float) -> None:
+        if self.wake is None:
+            stopping.wait(seconds)
+            return
+        with self.wake:
+            self.wake.wait(seconds)
+
+    def lag(self) -> Lag | None:
+        try:
+            return Lag(records=self._rows_ahead(self._places()))
+        except HeadwaterError:
+            return None
+
+    def close(self) -> None:
+        """Nothing is held between two steps."""
+
+
+def open_flow(
+    warehouse: Warehouse,
+    name: str,
+    spark: SparkSession,
+    guard: Callable[[], None] = lambda: None,
+    definition: View | None = None,
+) -> ViewFlow:
+    """A view of the project, or one that was made by a statement, in a session of its own.
+
+    `definition`: what a statement says that it shall be from the next build on.
+    """
+    found = definition or warehouse.definition(Kind.VIEW, name)
+    assert isinstance(found, View)
+    definition = found
+    ledger = Ledger(warehouse.files, flow_of(name))
+    storage = Storage(warehouse, name, definition, spark)
+    notes = Notes(warehouse.files, flow_of(name), ledger.epoch().number)
+    refresher = Refresher(name, definition, asked(warehouse, definition.sql, spark), spark, storage, notes, guard)
+    return ViewFlow(name, refresher, ledger, fingerprint(definition), warehouse.refreshing, warehouse.committed)
+
+
+_turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+
+def _one_at_a_time(warehouse: Warehouse, flow: str) -> threading.Lock:
+    """In a runner a view is refreshed by its own thread and by commands."""
+    return _turns[f"{warehouse.around.warehouse}/{flow}"]
+
+
+def _positions(places: Mapping[str, Place]) -> dict[str, Any]:
+    return {label: place.to_json() for label, place in places.items()}
+
+
+def _places_of(positions: Positions) -> dict[str, Place]:
+    found = {label: Place.of(position) for label, position in positions.items() if label != FULL}
+    return {label: place for label, place in found.items() if place is not None}

@@ -1,0 +1,113 @@
+"""What of a view's query is applied when it is read: ORDER BY and LIMIT at its top."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headwater.changes.kept.base import HIDDEN, SHOWN
+from headwater.errors import Code, UsageError
+from headwater.formats.frames import quoted
+from headwater.state import STORED
+
+_HIDDEN_ORDER = f"{HIDDEN}order_"
+
+
+@dataclass(frozen=True)
+class Presented:
+    """A query without its top ORDER BY and LIMIT, which are kept for the reader."""
+
+    query: exp.Query
+    order: tuple[str, ...] = ()
+    """SQL over the stored columns."""
+    limit: str | None = None
+    offset: str | None = None
+    hidden: int = 0
+    """So many columns at the end of the query are there for the order alone."""
+
+    def shown(self, columns: Sequence[str], *, filtered: bool, plain: bool) -> str | None:
+        """How the stored rows are shown; `plain`: nothing is stored beside these columns."""
+        if plain and not (self.order or self.limit or self.offset or self.hidden or filtered):
+            return None
+        return " ".join([self.rows(columns, filtered=filtered), *self._tail()])
+
+    def rows(self, columns: Sequence[str], *, filtered: bool) -> str:
+        """The same without order and limit."""
+        names = ", ".join(map(quoted, columns))
+        return f"SELECT {names} FROM {STORED}" + (f" WHERE {quoted(SHOWN)}" if filtered else "")
+
+    def _tail(self) -> list[str]:
+        tail = [f"ORDER BY {', '.join(self.order)}"] if self.order else []
+        tail += [f"LIMIT {self.limit}"] if self.limit is not None else []
+        return [*tail, *([f"OFFSET {self.offset}"] if self.offset is not None else [])]
+
+
+def presented(query: exp.Query) -> Presented:
+    """Take a query apart."""
+    query = query.copy()
+    order, limit, offset = (query.args.get(name) for name in ("order", "limit", "offset"))
+    for name in ("order", "limit", "offset"):
+        query.set(name, None)
+    if limit is not None and order is None:
+        raise UsageError(
+            Code.INVALID_SQL,
+            "a view with LIMIT needs an ORDER BY: without one any rows would do",
+            hint="say which rows come first",
+        )
+    ordered = list(order.expressions) if order is not None else []
+    names = [one.alias_or_name for one in query.selects]
+    parts: list[str] = []
+    hidden = 0
+    for one in ordered:
+        assert isinstance(one, exp.Ordered)
+        value = one.this
+        if isinstance(value, exp.Literal) and not value.is_string:
+            name = names[int(value.name) - 1]
+        elif isinstance(value, exp.Column) and not value.table and value.name in names:
+            name = value.name
+        elif _is_selected(query, value) is not None:
+            name = str(_is_selected(query, value))
+        else:
+            name = f"{_HIDDEN_ORDER}{hidden}"
+            _also_select(query, value, name)
+            hidden += 1
+        parts.append(_ordered(one, name))
+    return Presented(query, tuple(parts), _number(limit), _number(offset), hidden)
+
+
+def _ordered(one: exp.Ordered, name: str) -> str:
+    copy = one.copy()
+    copy.set("this", exp.column(name, quoted=True))
+    return copy.sql(dialect="spark")
+
+
+def _is_selected(query: exp.Query, value: exp.Expr) -> str | None:
+    """The name of the result's column that is this very expression."""
+    for one in query.selects:
+        inner = one.this if isinstance(one, exp.Alias) else one
+        if inner == value and one.alias_or_name:
+            return str(one.alias_or_name)
+    return None
+
+
+def _also_select(query: exp.Query, value: exp.Expr, name: str) -> None:
+    if not isinstance(query, exp.Select) or query.args.get("distinct") is not None:
+        raise UsageError(
+            Code.INVALID_SQL, f"ORDER BY {value.sql(dialect='spark')}: order by the result's own columns here"
+        )
+    names = {one.alias_or_name for one in query.selects if isinstance(one, exp.Alias)}
+    value = value.copy()
+    for column in list(value.find_all(exp.Column)):
+        if not column.table and column.name in names:  # an alias inside of an expression
+            found = next(one for one in query.selects if isinstance(one, exp.Alias) and one.alias == column.name)
+            column.replace(exp.paren(found.this.copy()))
+    query.select(exp.alias_(value, name, quoted=True), copy=False)
+
+
+def _number(limit: exp.Expr | None) -> str | None:
+    if limit is None:
+        return None
+    value = limit.expression
+    return str(value.sql(dialect="spark"))

@@ -1,0 +1,80 @@
+"""What is noted of a view beside its table: the columns it was built on, and how its refreshes went."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from headwater.storage import Files
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+KEPT = 50
+"""Refreshes that are remembered."""
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What a refresh did."""
+
+    view: str
+    refresh_type: str
+    """full, incremental or none."""
+    reason: str
+    rows_read: int | None = None
+    rows_changed: int | None = None
+    duration_ms: int = 0
+    watermarks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Per source, the version before and after."""
+    version: int | None = None
+    at: str = ""
+    cost: Mapping[str, Any] = field(default_factory=dict)
+    """The figures that `auto` has decided by."""
+
+    def described(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Notes:
+    """A view's notes of one epoch, in its flow's folder."""
+
+    def __init__(self, files: Files, flow: str, epoch: int) -> None:
+        self._files = files
+        self._flow = flow
+        self._folder = f"_headwater/flows/{flow}"
+        self._columns = f"{self._folder}/columns-{epoch}.json"
+        self._history = f"{self._folder}/refreshes.json"
+
+    def of(self, epoch: int) -> Notes:
+        """Those of another epoch."""
+        return Notes(self._files, self._flow, epoch)
+
+    def columns(self) -> dict[str, StructType] | None:
+        """The columns of each source when the view was built; None before that."""
+        from pyspark.sql.types import StructType  # what only asks how refreshes went needs no Spark
+
+        found = self._files.find(self._columns)
+        if found is None:
+            return None
+        return {label: StructType.fromJson(schema) for label, schema in json.loads(found).items()}
+
+    def put_columns(self, columns: Mapping[str, StructType]) -> None:
+        told = {label: json.loads(schema.json()) for label, schema in columns.items()}
+        self._files.write_atomic(self._columns, json.dumps(told, sort_keys=True))
+
+    def refreshes(self) -> list[Refreshed]:
+        """Newest last."""
+        found = self._files.find(self._history)
+        return [] if found is None else [Refreshed(**one) for one in json.loads(found)]
+
+    def add(self, refreshed: Refreshed) -> None:
+        told = [*self.refreshes(), refreshed][-KEPT:]
+        self._files.write_atomic(self._history, json.dumps([asdict(one) for one in told], sort_keys=True))
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat()

@@ -1,0 +1,251 @@
+"""One refresh of a view: from the places it has read up to, to where its sources are now, in one commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headwater.changes.following import Place, Relation, States
+from headwater.changes.kept.base import ID, Update
+from headwater.changes.keys import Keys, narrowed
+from headwater.changes.run import Run, collected
+from headwater.errors import Code, TerminalError, Unsupported, UsageError
+from headwater.formats.base import Capability, LightTable, SparkTable
+from headwater.formats.frames import column
+from headwater.model import DELETED, Mark, Version
+from headwater.session import local_frame
+from headwater.spec import View
+from headwater.views.compiling import Asked, Columns, Compiled, columns_now, compiled, require_unchanged
+from headwater.views.cost import Decision, decided
+from headwater.views.records import Notes, Refreshed, now
+from headwater.views.storing import Storage
+
+SMALL = 20_000
+"""Rows of an update that are committed without Spark, where the format has a light way."""
+LIGHT_BYTES = 64 * 2**20
+"""Size of a view up to which all of it is read to find a few rows."""
+
+log = structlog.get_logger(__name__)
+
+Places = Mapping[str, Place]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """How a refresh is going to be done, and why."""
+
+    full: bool
+    reason: str
+    decision: Decision | None = None
+
+
+@dataclass
+class Refresher:
+    """A view's table and what fills it."""
+
+    name: str
+    definition: View
+    asked: Asked
+    spark: SparkSession
+    storage: Storage
+    notes: Notes
+    guard: Callable[[], None] = lambda: None
+    policy: str | None = None
+    """Instead of the definition's."""
+    _compiled: tuple[Columns, Compiled] | None = field(default=None, repr=False)
+    _table: SparkTable | None = field(default=None, repr=False)
+    _light: LightTable | None = field(default=None, repr=False)
+
+    @property
+    def table(self) -> SparkTable:
+        if self._table is None:
+            self._table = self.storage.table
+            self._light = self.storage.light(self._table)
+        return self._table
+
+    # --- how
+
+    def planned(self, start: Places, end: Places, *, why_full: str | None = None) -> Planned:
+        """Whether it goes incrementally, by the view's policy; refused where the policy is strict."""
+        policy = self.policy or self.definition.refresh.policy
+        if why_full is not None:
+            return Planned(True, why_full)
+        if policy == "full":
+            return Planned(True, "the policy is full")
+        made = self.compiled(end)
+        obstacle = self._obstacle(made, start, end)
+        if obstacle is not None:
+            if policy == "incremental_strict":
+                raise UsageError(Code.NOT_INCREMENTAL, obstacle, hint=made.refused.hint if made.refused else None)
+            return Planned(True, obstacle)
+        if policy != "auto":
+            return Planned(False, f"the policy is {policy}")
+        relations = self.asked.inputs()
+        decision = decided(changed_rows(relations, start, end), self.notes.refreshes())
+        log.info("refresh decided", view=self.name, incremental=decision.incremental, **decision.figures)
+        return Planned(not decision.incremental, decision.told, decision)
+
+    def _obstacle(self, made: Compiled, start: Places, end: Places) -> str | None:
+        """Why the change can't be brought in, in words."""
+        if made.refused is not None:
+            return made.refused.told()
+        if not self.table.format.can(Capability.UPSERT):
+            return self.table.format.refusal(Capability.UPSERT)
+        if ID not in self.table.schema().names:
+            return "the view was built by a query that could not be kept incrementally"
+        for relation in self.asked.inputs():
+            if relation.label not in start:
+                return f"{relation.label} was not read before"
+            if start[relation.label] != end[relation.label]:
+                broken = relation.broken(start[relation.label], end[relation.label])
+                if broken is not None:
+                    return broken
+        return None
+
+    def compiled(self, end: Places) -> Compiled:
+        """The query over the relations where they are now; kept as long as their columns stay the same."""
+        recorded = self.notes.columns()
+        present = columns_now(self.asked.inputs(), end)
+        if recorded is not None:
+            require_unchanged(self.asked, recorded, present)
+        if self._compiled is None or self._compiled[0] != present:
+            self._compiled = (present, compiled(self.asked, self.spark, end, recorded))
+        return self._compiled[1]
+
+    # --- doing it
+
+    def refresh(self, start: Places, end: Places, mark: Mark, planned: Planned) -> Refreshed:
+        """Bring the view to `end`; nothing is committed where nothing has changed."""
+        began = time.monotonic()
+        watermarks = {
+            label: {"before": start[label].version if label in start else None, "after": place.version}
+            for label, place in end.items()
+        }
+        done = Refreshed(self.name, "full" if planned.full else "incremental", planned.reason, watermarks=watermarks)
+        with Run(States(self.asked.relations, start, end)) as run:
+            done = self._full(run, end, mark, done) if planned.full else self._incremental(run, start, end, mark, done)
+        took = round((time.monotonic() - began) * 1000)
+        cost: dict[str, Any] = {} if planned.decision is None else planned.decision.figures
+        done = replace(done, duration_ms=took, at=now(), cost=cost)
+        self.notes.add(done)
+        return done
+
+    def _full(self, run: Run, end: Places, mark: Mark, done: Refreshed) -> Refreshed:
+        self._compiled = None
+        if self.notes.columns() is None:
+            self.notes.put_columns(columns_now(self.asked.inputs(), end))
+        made = self.compiled(end)
+        frame = made.answered if made.kept is None else made.kept.whole(run)
+        table = self.storage.built(made, frame, mark.epoch)
+        self.guard()
+        version = table.replace(frame, mark)
+        self.storage.settle(made, table)
+        self._table = None
+        written = next(iter(table.history(1)), None)
+        rows = written.rows_added if written is not None else None
+        return replace(done, rows_read=whole_rows(self.asked.inputs()), rows_changed=rows, version=version)
+
+    def _incremental(self, run: Run, start: Places, end: Places, mark: Mark, done: Refreshed) -> Refreshed:
+        made = self.compiled(end)
+        assert made.kept is not None
+        update = made.kept.update(run, self._stored)
+        read = changed_rows(self.asked.inputs(), start, end)
+        changed, version = (0, None) if update is None else self._commit(run, update, mark)
+        if version is None:
+            return replace(done, refresh_type="none", reason="nothing has changed", rows_read=read, rows_changed=0)
+        return replace(done, rows_read=read, rows_changed=changed, version=version)
+
+    def _stored(self, keys: Keys, columns: Sequence[str]) -> DataFrame:
+        """The stored rows of some keys: a small view's by its light reader, else by Spark."""
+        table = self.table
+        if self._light is not None and keys.few is not None and len(keys.columns) == 1:
+            found = looked_up(self._light, keys.columns[0], [key[0] for key in keys.few], columns)
+            if found is not None:
+                return local_frame(self.spark, found)
+        rows = narrowed(table.read(), keys)
+        return rows.select(*map(column, columns)) if columns else rows
+
+    def _commit(self, run: Run, update: Update, mark: Mark) -> tuple[int, Version | None]:
+        """A small update by the light library, a large one by Spark."""
+        schema = self.table.schema()
+        rows = _aligned(update.rows, schema)
+        taken = collected(rows, SMALL)
+        if taken is not None and taken.num_rows == 0:
+            return 0, None
+        self.guard()
+        if taken is None:
+            rows = run.kept(rows)
+            version = self.table.append(rows, mark) if update.appends else self.table.upsert(rows, mark, keys=[ID])
+            return rows.count(), version
+        return taken.num_rows, self._commit_small(taken, update, mark)
+
+    def _commit_small(self, taken: pa.Table, update: Update, mark: Mark) -> Version:
+        if self._light is not None:
+            try:
+                if update.appends:
+                    return self._light.append(taken, mark)
+                return self._light.upsert(taken, [ID], mark)
+            except Unsupported as refused:
+                log.debug("committed by Spark", view=self.name, reason=str(refused))
+        rows = local_frame(self.spark, taken)
+        return self.table.append(rows, mark) if update.appends else self.table.upsert(rows, mark, keys=[ID])
+
+
+def looked_up(light: LightTable, key: str, values: Sequence[Any], columns: Sequence[str]) -> pa.Table | None:
+    """Rows of a table by the values of one column, without Spark; None where that would not pay."""
+    size = light.size()
+    if size is None or size > LIGHT_BYTES:
+        return None
+    try:
+        reader = light.read(columns=[*dict.fromkeys([key, *columns])] if columns else None)
+        wanted = pa.array(list(values), reader.schema.field(key).type)
+        batches = [batch.filter(pc.is_in(batch[key], wanted)) for batch in reader]
+    except Unsupported:
+        return None
+    return pa.Table.from_batches(batches, reader.schema)
+
+
+def _aligned(rows: DataFrame, schema: StructType) -> DataFrame:
+    names = [f.name for f in schema.fields]
+    columns = [column(f.name).cast(f.dataType).alias(f.name) for f in schema.fields]
+    if DELETED in rows.columns:
+        columns.append(column(DELETED))
+    missing = [name for name in names if name not in rows.columns]
+    if missing:
+        raise TerminalError(Code.INTERNAL, f"the update of a view lacks {', '.join(missing)}")
+    return rows.select(*columns)
+
+
+def changed_rows(relations: list[Relation], start: Places, end: Places) -> int | None:
+    """How many rows the sources' changes have, from their histories; None where those don't say."""
+    total = 0
+    for relation in relations:
+        first, last = start.get(relation.label), end[relation.label]
+        if first is None or first == last:
+            continue
+        for commit in relation.between(first, last):
+            if commit.rows_added is None:
+                return None
+            total += commit.rows_added + (commit.rows_removed or 0)
+    return total
+
+
+def whole_rows(relations: list[Relation]) -> int | None:
+    """How many rows the sources have."""
+    total = 0
+    for relation in relations:
+        if not relation.table.format.can(Capability.FILES):
+            return None
+        counts = [file.rows for file in relation.table.files()]
+        if any(count is None for count in counts):
+            return None
+        total += sum(count or 0 for count in counts)
+    return total

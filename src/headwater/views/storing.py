@@ -1,0 +1,115 @@
+"""The table that a view is stored in: made, replaced by another one, shown without what is hidden."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from headwater.changes.kept.base import ID
+from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable
+from headwater.formats.registry import FORMATS
+from headwater.model import Kind
+from headwater.spec import Layout, View, layout_of
+from headwater.state import RelationRecord
+from headwater.views.compiling import Compiled
+from headwater.warehouse import Warehouse, fingerprint
+
+
+@dataclass
+class Storage:
+    """Where one view is stored, now and after a build."""
+
+    warehouse: Warehouse
+    name: str
+    definition: View
+    spark: SparkSession
+
+    @property
+    def format(self) -> Format:
+        return FORMATS.get(self.warehouse.project.format_of(self.definition))
+
+    @property
+    def table(self) -> SparkTable:
+        """The view's table as it is recorded, else where it will be."""
+        record = self.warehouse.record(Kind.VIEW, self.name)
+        if record is not None:
+            format, address = FORMATS.get(record.format), Address(record.path, record.table)
+        else:
+            format, address = self.format, self._address("")
+        return format.spark(self.spark, address, self.warehouse.around)
+
+    def light(self, table: SparkTable) -> LightTable | None:
+        """The light way to commit a few rows, where the format has one."""
+        if table.format.can(Capability.LIGHT_APPEND) and table.format.light is not None:
+            return table.format.light(table.address, table.around)
+        return None
+
+    def built(self, made: Compiled, frame: DataFrame, epoch: int) -> SparkTable:
+        """The view's own table if it can take the rows of a build, else a new one beside it."""
+        current = self.table
+        layout = self._layout(made)
+        schema = StructType([StructField(f.name, _nullable(f.dataType), f.name != ID) for f in frame.schema.fields])
+        if current.exists():
+            if current.format.name == self.format.name and _takes(current, schema, layout):
+                return current
+            address = self._address(f"__{epoch}")
+        else:
+            address = current.address
+        target = self.format.spark(self.spark, address, self.warehouse.around)
+        if target.exists():
+            target.drop()  # left over from a build that was cut off
+        target.create(schema, layout)
+        return target
+
+    def settle(self, made: Compiled, built: SparkTable) -> None:
+        """From now on this is the view's table; the one before it goes."""
+        before = self.warehouse.record(Kind.VIEW, self.name)
+        record = RelationRecord(
+            Kind.VIEW,
+            self.name,
+            built.format.name,
+            built.address.path,
+            built.address.table,
+            tuple(f.name for f in built.schema().fields if f.name not in made.columns),
+            definition=fingerprint(self.definition),
+            shown=made.shown,
+            made_from=self.definition.model_dump_json(),
+        )
+        if before is not None:
+            record = replace(record, created_at=before.created_at)
+        if self.name not in self.warehouse.project.views:
+            record = replace(record, origin="statement", statement=self.definition.model_dump_json())
+        self.warehouse.state.put(record)
+        if before is not None and Address(before.path, before.table) != built.address:
+            old = FORMATS.get(before.format).spark(self.spark, Address(before.path, before.table), built.around)
+            old.drop()
+
+    def _layout(self, made: Compiled) -> Layout:
+        keyed = made.kept is not None and self.format.can(Capability.UPSERT)
+        return layout_of(self.definition).model_copy(update={"keys": (ID,) if keyed else ()})
+
+    def _address(self, ending: str) -> Address:
+        definition = self.definition
+        if definition.path is not None:
+            return Address(path=self.warehouse.project.location(definition.path) + ending)
+        if definition.table is not None:
+            return Address(table=definition.table + ending)
+        return self.format.address(self.warehouse.around, Kind.VIEW.plural, self.name + ending)
+
+
+def _nullable(data_type: DataType) -> DataType:
+    """The type with NULLs allowed at any depth: what a query can't have today it may have after the next change."""
+    if isinstance(data_type, StructType):
+        return StructType([StructField(f.name, _nullable(f.dataType)) for f in data_type.fields])
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_nullable(data_type.elementType))
+    if isinstance(data_type, MapType):
+        return MapType(_nullable(data_type.keyType), _nullable(data_type.valueType))
+    return data_type
+
+
+def _takes(table: SparkTable, schema: StructType, layout: Layout) -> bool:
+    have = {f.name: f.dataType.simpleString() for f in table.schema().fields}
+    return have == {f.name: f.dataType.simpleString() for f in schema.fields} and table.layout() == layout

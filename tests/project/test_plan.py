@@ -1,0 +1,117 @@
+"""What a changed project asks of the lake: created, changed in place, rebuilt or left alone; without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headwater.lake import Lake
+from headwater.model import Kind
+from headwater.state import RelationRecord
+from tests.support import headwater
+
+PROJECT = """\
+name: shop
+sources: {landing: {type: files, path: ./landing}}
+topics:
+  log: {from: landing, partition_by: [day]}
+tables:
+  people: {format: FORMAT, from: topic('log'), partition_by: [region], apply: {keys: [id], sequence_by: n}}
+views:
+  counted: {sql: "SELECT region, count(*) AS n FROM table('people') GROUP BY region"}
+"""
+
+
+class Planning:
+    """A lake that has been made by one project, under another."""
+
+    def __init__(self, root: Path, format: str = "delta") -> None:
+        self.root = root
+        (root / "landing").mkdir()
+        self.before = PROJECT.replace("FORMAT", format)
+        (root / "headwater.yml").write_text(self.before, encoding="utf-8")
+        with Lake.open(root) as lake:
+            warehouse = lake._warehouse
+            for kind, name in ((Kind.TOPIC, "log"), (Kind.TABLE, "people"), (Kind.VIEW, "counted")):
+                warehouse.remember(kind, name)
+
+    def after(self, old: str, new: str) -> dict[str, dict[str, object]]:
+        assert old in self.before
+        (self.root / "headwater.yml").write_text(self.before.replace(old, new), encoding="utf-8")
+        return self.plan()
+
+    def plan(self) -> dict[str, dict[str, object]]:
+        answer = headwater("plan", "--json", "--project", self.root)
+        assert answer.code == 0, answer.err
+        return {one.pop("relation"): one for one in answer.json}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "relation", "action", "why"),
+    [
+        ("{from: landing, p", "{from: landing, batch_size: 5, p", "topics.log", "change", "batch_size: 1000 → 5"),
+        ("{from: landing, p", "{from: landing, description: x, p", "topics.log", "change", "nothing has to be done"),
+        ("[day]", "[hour]", "topics.log", "rebuild", 'partition_by: ["day"] → ["hour"] (the table is made anew)'),
+        ("keys: [id]", "keys: [id, n]", "tables.people", "rebuild", 'apply.keys: ["id"] → ["id", "n"]'),
+        ("sequence_by: n", "sequence_by: m", "tables.people", "rebuild", "apply.sequence_by"),
+        ("n}", "n, history: all}", "tables.people", "rebuild", "apply.history: latest → all"),
+        ("n}", "n, tombstones: 1d}", "tables.people", "change", "apply.tombstones: 7d → 1d"),
+        ("n}", "n, delete_when: gone}", "tables.people", "rebuild", "its rows are made anew"),
+        ("format: delta", "format: iceberg", "tables.people", "rebuild", "format: delta → iceberg"),
+        ("count(*)", "sum(n)", "views.counted", "rebuild", "sql: "),
+        ("views:\n", "views:\n  more: {sql: SELECT 1 AS one}\n", "views.more", "create", "it is not there yet"),
+    ],
+)
+def test_each_kind_of_change(tmp_path: Path, old: str, new: str, relation: str, action: str, why: str) -> None:
+    lake = Planning(tmp_path)
+    assert lake.plan() == {}
+    found = lake.after(old, new)
+    assert list(found) == [relation]
+    assert found[relation]["action"] == action
+    assert why in "; ".join(map(str, found[relation]["why"])), found  # type: ignore[call-overload]
+    assert found[relation]["needs_apply"] == (action == "rebuild" and not relation.startswith("views."))
+
+
+def test_partitioning_is_changed_in_place_where_the_format_can(tmp_path: Path) -> None:
+    found = Planning(tmp_path, "iceberg").after("[region]", "[country]")
+    assert found["tables.people"]["action"] == "change"
+    assert "files stay as they are" in str(found["tables.people"]["why"])
+
+
+def test_what_is_gone_from_the_project_or_made_by_a_statement_is_left_alone(tmp_path: Path) -> None:
+    planning = Planning(tmp_path)
+    with Lake.open(tmp_path) as lake:
+        made = RelationRecord(Kind.VIEW, "by_hand", "delta", "/x", origin="statement", statement="{}")
+        lake._warehouse.state.put(made)
+    found = planning.after("views:\n" + planning.before.split("views:\n")[1], "")
+    assert {name: one["action"] for name, one in found.items()} == {"views.counted": "leave"}
+
+
+def test_a_lake_of_an_earlier_release_is_taken_as_it_is(tmp_path: Path) -> None:
+    planning = Planning(tmp_path)
+    with Lake.open(tmp_path) as lake:
+        state = lake._warehouse.state
+        for record in state.relations():
+            state.put(replace(record, made_from=None))
+    assert planning.after("[day]", "[hour]") == {}
+
+
+def test_a_run_refuses_what_takes_rows_away(tmp_path: Path) -> None:
+    planning = Planning(tmp_path)
+    planning.after("[day]", "[hour]")
+    answer = headwater("run", "--once", "--json", "--project", tmp_path)
+    assert answer.code == 2
+    assert "DESTRUCTIVE_CHANGE" in answer.err and "headwater.yml" in answer.err and "run --apply" in answer.err
+
+
+def test_keys_and_order_of_applied_changes_are_checked_against_declared_columns(tmp_path: Path) -> None:
+    text = PROJECT.replace("FORMAT", "delta").replace(
+        "path: ./landing", 'path: ./landing, schema: "id bigint, m bigint"'
+    )
+    (tmp_path / "headwater.yml").write_text(text.replace("keys: [id]", "keys: [idd]"), encoding="utf-8")
+    answer = headwater("check", "--json", "--project", tmp_path)
+    found = {(one["code"], one["path"], one["line"]): one for one in answer.json["problems"]}
+    assert ("INVALID_VALUE", "tables.people.apply.keys", 6) in found
+    assert ("INVALID_VALUE", "tables.people.apply.sequence_by", 6) in found

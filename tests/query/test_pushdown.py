@@ -1,0 +1,154 @@
+"""What a condition spares: partitions, files and row groups are counted, without a JVM."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from headwater.model import Kind
+from headwater.project.loader import load_project
+from headwater.query.answering import answer
+from headwater.query.explained import TableRead
+from headwater.query.explaining import explain
+from headwater.warehouse import Warehouse
+from tests.query.events import DAYS, FILES, ROWS, events
+
+ALL = DAYS * FILES
+
+# condition, files that are read, row groups that are read, rows
+SPARED = [
+    ("day = '2024-05-02'", 2, 8, 2 * ROWS),
+    ("day <> '2024-05-02'", 6, 24, 6 * ROWS),
+    ("day IN ('2024-05-01', '2024-05-04')", 4, 16, 4 * ROWS),
+    ("day > '2024-05-03' OR day < '2024-05-02'", 4, 16, 4 * ROWS),
+    ("NOT (day <= '2024-05-03')", 2, 8, 2 * ROWS),
+    ("day IS NULL", 0, 0, 0),
+    ("id = 1234", 1, 1, 1),
+    ("1234 = id", 1, 1, 1),
+    ("id < 100", 1, 1, 100),
+    ("id <= 100", 1, 2, 101),
+    ("id > 3150", 1, 1, 49),
+    ("id >= 3100", 1, 1, 100),
+    ("id BETWEEN 390 AND 410", 2, 2, 21),
+    ("id IN (5, 3000)", 2, 2, 2),
+    ("id NOT BETWEEN 100 AND 3099", 2, 2, 200),
+    ("id = 5 OR name = 'n7-003000'", 2, 8, 2),
+    ("id = 5 AND day = '2024-05-02'", 0, 0, 0),
+    ("name LIKE 'n3%'", 1, 4, ROWS),
+    ("name LIKE 'n3-0012%5'", 1, 1, 10),
+    ("name = 'n3-001234'", 1, 1, 1),
+    ("note IS NULL", 4, 16, 4 * ROWS),
+    ("note IS NOT NULL AND day = '2024-05-01'", 1, 4, ROWS),
+    ("amount < 0", 0, 0, 0),
+    ("id % 3200 = 1234", ALL, 4 * ALL, 1),
+]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    warehouse = events(tmp_path_factory.mktemp("pruned"))
+    yield warehouse
+    warehouse.close()
+
+
+def read(lake: Warehouse, sql: str) -> TableRead:
+    explained = explain(lake, sql, engine="duckdb", analyze=True)
+    (table,) = explained.tables
+    return table
+
+
+@pytest.mark.parametrize(("condition", "files", "groups", "rows"), SPARED)
+def test_conditions_reach_the_storage(lake: Warehouse, condition: str, files: int, groups: int, rows: int) -> None:
+    sql = f"SELECT id, name FROM topic('events') WHERE {condition}"
+    table = read(lake, sql)
+    assert (table.files, table.row_groups, table.rows_all) == (files, groups, ALL * ROWS)
+    assert answer(lake, sql, engine="duckdb").arrow().num_rows == rows
+
+
+def test_what_is_left_out_has_its_reason(lake: Warehouse) -> None:
+    table = read(lake, "SELECT id FROM events WHERE day >= '2024-05-03' AND id < 1700")
+    assert (table.partitions, table.partitions_all) == (1, DAYS)
+    assert (table.files_pruned_by_partition, table.files_pruned_by_bounds) == (4, 3)
+    assert (table.row_groups_all, table.row_groups, table.row_groups_skipped_by_bounds) == (4, 1, 3)
+    assert table.columns == ("id", "day") and table.columns_all == 6
+    assert table.rows == 100 and table.rows_estimated is not None
+    assert table.bytes is not None and table.bytes_all is not None and 0 < table.bytes < table.bytes_all / 20
+
+
+def test_a_bloom_filter_rules_row_groups_out(lake: Warehouse) -> None:
+    table = read(lake, "SELECT id FROM events WHERE key = 'k050000x' AND day = '2024-05-01'")
+    assert table.row_groups_all == 8
+    assert table.row_groups_skipped_by_bloom_filter == 8
+    assert table.row_groups == 0
+
+
+def test_conditions_go_through_subqueries_and_joins_but_never_too_far(lake: Warehouse) -> None:
+    inner = "(SELECT id AS a, day AS d, name FROM events WHERE name LIKE 'n%') x"
+    assert read(lake, f"SELECT a FROM {inner} WHERE d = '2024-05-02' AND a > 1200").files == 1
+    grouped = "(SELECT day AS d, count(*) AS n FROM events GROUP BY day) x"
+    assert read(lake, f"SELECT n FROM {grouped} WHERE d = '2024-05-02' AND n > 1000").files == 2
+    limited = "(SELECT id FROM events ORDER BY id LIMIT 10) x"
+    assert read(lake, f"SELECT id FROM {limited} WHERE id > 3000").files == ALL
+    ranked = "(SELECT id, row_number() OVER (ORDER BY id) AS r FROM events) x"
+    assert read(lake, f"SELECT r FROM {ranked} WHERE id > 3000").files == ALL
+    joined = explain(
+        lake,
+        "SELECT a.id FROM events a LEFT JOIN events b ON a.id = b.id WHERE a.day = '2024-05-01' AND b.id IS NULL",
+        engine="duckdb",
+    )
+    assert [table.files for table in joined.tables] == [2, ALL]
+    inside = explain(lake, "SELECT a.id FROM events a JOIN events b ON a.id = b.id AND b.id < 5", engine="duckdb")
+    assert [table.files for table in inside.tables] == [ALL, 1]
+
+
+def test_nan_is_above_every_number_whatever_a_files_bounds_say(tmp_path: Path) -> None:
+    (tmp_path / "headwater.yml").write_text("name: nan\ntables: {points: {keys: [id]}}\n")
+    warehouse = Warehouse(load_project(tmp_path))
+    rows = pa.table({"id": [1, 2, 3], "x": [1.0, float("nan"), 2.0], "st": [{"y": float("nan")}, {"y": 1.0}, None]})
+    write_deltalake(str(warehouse.address(Kind.TABLE, "points").path), rows)
+    warehouse.remember(Kind.TABLE, "points")
+    for condition in ("x > 5", "NOT x <= 5", "greatest(x, 3) > 5", "x <> 1 AND x <> 2", "isnan(x)"):
+        found = answer(warehouse, f"SELECT id FROM points WHERE {condition}", engine="duckdb").rows()
+        assert found == [{"id": 2}], condition
+    assert answer(warehouse, "SELECT id FROM points WHERE st.y > 5", engine="duckdb").rows() == [{"id": 1}]
+    warehouse.close()
+
+
+def test_explain_says_engine_version_and_reader(lake: Warehouse) -> None:
+    explained = explain(lake, "SELECT count(*) FROM events WHERE id > 5 AND length(note) > 3")
+    assert explained.engine == "duckdb" and not explained.analyzed and explained.rows is None
+    (table,) = explained.tables
+    assert (table.relation, table.format, table.version) == ("topics.events", "delta", 7)
+    assert table.conditions == ("id > 5",)
+    lines = "\n".join(explained.lines())
+    assert "engine: duckdb" in lines and "columns     2 of 6: id, note" in lines
+    assert explained.described()["tables"][0]["files"] == ALL
+
+
+def test_estimates_come_from_bounds(lake: Warehouse) -> None:
+    exact = read(lake, "SELECT id FROM events WHERE id < 100")
+    assert exact.rows_estimated is not None and abs(exact.rows_estimated - 100) < 5
+    one = read(lake, "SELECT id FROM events WHERE id = 7")
+    assert one.rows_estimated == 1
+
+
+def test_no_jvm_is_started_and_pyspark_is_not_loaded(lake: Warehouse) -> None:
+    import subprocess
+
+    root = lake.project.root
+    program = (
+        "import sys\nfrom headwater.cli.app import execute\n"
+        "asked = ['query', 'SELECT count(*) AS n FROM events', '--output', 'ndjson', '--project']\n"
+        f"code = execute([*asked, {str(root)!r}])\n"
+        "assert not [name for name in sys.modules if name.startswith(('pyspark', 'py4j', 'pandas'))], 'loaded'\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f'{{"n": {ALL * ROWS}}}\n'
+    assert lake.record(Kind.TOPIC, "events") is not None

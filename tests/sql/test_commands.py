@@ -1,0 +1,209 @@
+"""`headwater query`, `topic history | diff | tag | tail` and `headwater parquet`, on a small lake."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+import threading
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.cli.app import execute
+from headwater.errors import Code, TerminalError
+from headwater.lake import Lake
+from headwater.query.limits import Stopping
+from tests.sql.lab import Bench
+from tests.support import headwater
+
+TYPES = (
+    "SELECT timestamp '2026-01-05 08:00:00.5' AS t, date '2026-01-05' AS d, cast(1.50 AS decimal(10, 2)) AS m,"
+    " array(1, NULL) AS a, named_struct('x', double('nan'), 'y', true) AS s, NULL AS n, 'é, \"x\"' AS w"
+)
+
+ENDLESS = "SELECT sum(a.id * b.id) FROM range(1000000000) a CROSS JOIN range(1000000) b"
+
+
+def test_json_and_lines_of_it(bench: Bench) -> None:
+    row = {
+        "t": "2026-01-05T08:00:00.500000Z", "d": "2026-01-05", "m": "1.50", "a": [1, None],
+        "s": {"x": "NaN", "y": True}, "n": None, "w": 'é, "x"',
+    }  # fmt: skip
+    assert bench.rows(TYPES) == [row]
+    lines = bench.do("query", f"{TYPES} UNION ALL {TYPES}", "--output", "ndjson")
+    assert [json.loads(line) for line in lines.out.splitlines()] == [row, row]
+    assert bench.rows("SELECT 1 WHERE false") == []
+
+
+def test_csv(bench: Bench) -> None:
+    lines = bench.do("query", TYPES, "--output", "csv").out.splitlines()
+    assert lines[0] == "t,d,m,a,s,n,w"
+    assert lines[1].startswith('2026-01-05T08:00:00.500000Z,2026-01-05,1.50,"[1, null]",')
+    assert lines[1].endswith(',,"é, ""x"""')
+
+
+def test_parquet(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="utf-8"))
+    assert execute(["query", TYPES, "--output", "parquet", "--project", str(bench.root)]) == 0
+    (row,) = pq.read_table(io.BytesIO(raw.getvalue())).to_pylist()
+    assert row["m"] == Decimal("1.50")
+    assert row["a"] == [1, None]
+
+
+def test_only_the_first_rows(bench: Bench) -> None:
+    assert bench.rows("SELECT event_id FROM events ORDER BY event_id DESC", "--limit", "2") == [
+        {"event_id": "e3"},
+        {"event_id": "e2"},
+    ]
+    assert len(bench.rows("SELECT * FROM events LIMIT 1", "--limit", "2")) == 1
+
+
+def test_the_statement_is_read_from_standard_input(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT\n 1 AS a;\n"))
+    assert bench.rows("-") == [{"a": 1}]
+
+
+@pytest.mark.parametrize("seconds", ["1s", "1"])
+def test_a_query_that_takes_too_long_is_cancelled(bench: Bench, seconds: str) -> None:
+    begun = time.monotonic()
+    problem = bench.refused(ENDLESS, "--engine", "spark", "--timeout", seconds)
+    assert problem["code"] == "QUERY_LIMIT"
+    assert time.monotonic() - begun < 20
+
+
+def test_a_query_is_cancelled_from_another_thread(bench: Bench) -> None:
+    with Lake.open(bench.root) as lake:
+        stopping = Stopping()
+        result = lake.sql(ENDLESS, engine="spark", stopping=stopping)
+        cancelled: list[float] = []
+
+        def cancel() -> None:
+            cancelled.append(time.monotonic())
+            stopping.cancel()
+
+        threading.Timer(1.5, cancel).start()
+        with pytest.raises(TerminalError) as caught:
+            result.rows()
+        assert caught.value.code is Code.CANCELLED
+        assert time.monotonic() - cancelled[0] < 15  # under a second where nothing else runs
+
+
+def test_ctrl_c_cancels_a_query(bench: Bench) -> None:
+    threading.Timer(2, signal.raise_signal, [signal.SIGINT]).start()
+    before = signal.getsignal(signal.SIGINT)
+    answer = bench.do("query", ENDLESS, "--engine", "spark")
+    assert (answer.code, answer.out) == (130, "")
+    assert "Traceback" not in answer.err
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_history_says_what_wrote_each_version(bench: Bench) -> None:
+    found = bench.do("topic", "history", "events", "--json").json
+    last, first = [one for one in found if one["flow"] == "topics.events"]
+    assert (last["rows_added"], first["rows_added"]) == (1, 2)
+    assert last["step"] == first["step"] + 1
+    assert last["positions"]
+
+
+def test_what_changed(bench: Bench) -> None:
+    first, last = map(str, bench.versions())
+    (row,) = bench.do("topic", "diff", "events", first, last, "--json").json
+    assert (row["_weight"], row["event_id"]) == (1, "e3")
+    summary = bench.do("topic", "diff", "events", first, "--summary", "--json").json
+    assert summary == {"from": first, "to": "latest", "rows_added": 1, "rows_removed": 0}
+    assert bench.do("topic", "diff", "events", "2026-13-01", "--json").code == 2
+
+
+def test_named_snapshots(bench: Bench) -> None:
+    last = bench.do("topic", "history", "events", "--json").json[0]["version"]
+    assert bench.do("topic", "tag", "events", "closing", "--json").json["version"] == last
+    assert bench.do("topic", "tag", "events", "closing").code == 2
+    assert bench.do("topic", "tag", "events", "closing", "--replace", "--at", "2100-01-01").code == 0
+    assert "closing" in [one["label"] for one in bench.do("topic", "tag", "events", "--json").json]
+    assert (bench.root / "lake" / "_headwater" / "tags" / "topics.events.json").is_file()
+    assert "closing" in bench.do("topic", "history", "events").out
+    summary = bench.do("topic", "diff", "events", "closing", "--summary", "--json").json
+    assert (summary["rows_added"], summary["rows_removed"]) == (0, 0)
+    assert bench.do("topic", "tag", "events", "closing", "--delete").code == 0
+    assert bench.do("topic", "diff", "events", "closing").code == 2
+    assert bench.do("topic", "tag", "events", "1st").code == 2
+
+
+def test_the_newest_rows(bench: Bench) -> None:
+    lines = bench.do("topic", "tail", "events", "-n", "2").out.splitlines()
+    assert [json.loads(line)["event_id"] for line in lines][-1] == "e3"
+    assert len(lines) == 2
+
+
+def test_rows_are_followed_as_they_come(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench.make(tmp_path)
+    events = iter(["e4", "e5"])
+
+    def meanwhile(_: float) -> None:
+        event = next(events, None)
+        if event is None:
+            raise KeyboardInterrupt
+        bench.land(f"{event}.json", [{"event_id": event}])
+        assert bench.do("run", "--once").code == 0
+
+    monkeypatch.setattr("headwater.cli.tailing.sleep", meanwhile)
+    answer = bench.do("topic", "tail", "events", "-n", "1", "--follow")
+    assert answer.code == 130
+    assert [json.loads(line)["event_id"] for line in answer.out.splitlines()] == ["e3", "e4", "e5"]
+
+
+def test_statistics_of_columns_and_files(bench: Bench) -> None:
+    found = bench.do("parquet", "stats", "events", "--json").json
+    (amount,) = [column for column in found["columns"] if column["column"] == "amount"]
+    assert (found["rows"], found["files"]) == (3, 2)
+    assert (amount["min"], amount["max"], amount["nulls"]) == (1, 7, 0)
+    files = bench.do("parquet", "stats", "topic('events')", "--files", "--json").json
+    assert sorted(file["rows"] for file in files) == [1, 2]
+    assert all(file["row_groups"] == 1 and file["compression"] for file in files)
+    assert "distinct" in bench.do("parquet", "stats", "events").out
+
+
+def test_schemas(bench: Bench) -> None:
+    columns = {one["name"]: one["type"] for one in bench.do("parquet", "schema", "events", "--json").json}
+    assert (columns["amount"], columns["event_timestamp"]) == ("bigint", "timestamp")
+    assert "amount" in bench.do("parquet", "schema", "events", "--as", "parquet").out
+    found = bench.do("parquet", "schema", "events", "--as", "json-schema").json
+    assert found["properties"]["event_timestamp"] == {"type": ["string", "null"], "format": "date-time"}
+    assert set(found["required"]) == set(columns)
+
+
+def test_a_copy_in_another_layout(bench: Bench, tmp_path: Path) -> None:
+    to = tmp_path / "copy"
+    done = bench.do(
+        "parquet", "convert", "events", "--to", str(to), "--format", "parquet", "--compression", "gzip",
+        "--row-group-size", "1MB", "--partition-by", "event_type", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert (done.json["rows"], done.json["format"]) == (3, "parquet")
+    files = sorted(to.rglob("*.parquet"))
+    assert len(files) == done.json["files"] == 2
+    assert {pq.ParquetFile(file).metadata.row_group(0).column(0).compression for file in files} == {"GZIP"}
+    with Lake.open(bench.root) as lake:
+        assert lake.foreign("parquet", path=str(to)).read().count() == 3
+    again = bench.do("parquet", "convert", "events", "--to", str(to), "--json")
+    assert again.code == 2 and "ALREADY_EXISTS" in again.err
+    assert (
+        "brotli" in bench.do("parquet", "convert", "events", "--to", str(tmp_path / "b"), "--compression", "brotli").err
+    )
+    assert not (tmp_path / "b").exists()
+
+
+def test_small_files_are_joined(bench: Bench) -> None:
+    before = bench.rows("SELECT * FROM events ORDER BY event_id")
+    done: dict[str, Any] = bench.do("parquet", "compact", "events", "--json").json
+    assert done["files_after"] == 1 <= done["files_before"]
+    assert bench.rows("SELECT * FROM events ORDER BY event_id") == before
+    assert headwater("parquet", "compact", "event", "--project", bench.root).code == 2

@@ -1,0 +1,236 @@
+"""Applied changes against a reference in plain Python: shuffled, doubled, cut into steps, with values left out."""
+
+from __future__ import annotations
+
+import random
+from contextlib import ExitStack
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import seed as hypothesis_seed
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater.errors import Code, HeadwaterError, Where
+from headwater.flows import Intent
+from headwater.formats.base import Surroundings
+from headwater.formats.registry import FORMATS
+from headwater.model import Mark
+from headwater.spec import Apply, Table, layout_of
+from headwater.spec.base import placed
+from headwater.tables.apply.changes import changes_of, truncations_of
+from headwater.tables.apply.shape import SEQUENCE, Shape, shape_of
+from headwater.tables.apply.step import rows_to_write
+from headwater.tables.apply.target import ApplyTarget
+from headwater.tables.apply.truncation import TRUNCATED, Truncation, collected
+from headwater.warehouse import shown as as_shown
+from tests.conftest import SEED
+from tests.tables.apply_lab import Event, Reference, frame, shown, steps_of, struct, workload
+
+WRITES = [name for name in FORMATS.names() if name != "parquet"]
+QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+NOW = datetime(2026, 2, 1, tzinfo=timezone.utc)
+
+
+@pytest.fixture(scope="module")
+def quick(spark: SparkSession) -> SparkSession:
+    """A session for many plans over a few rows."""
+    session = spark.newSession()
+    for name, value in QUICK.items():
+        session.conf.set(name, value)
+    return session
+
+
+def place(key: str) -> Where:
+    return Where("headwater.yml", 7, f"tables.customers.{key}")
+
+
+class Memory:
+    """A table in this process, kept by the pure step alone."""
+
+    def __init__(self, spark: SparkSession, **rules: Any) -> None:
+        self.spark = spark
+        self.shape: Shape = shape_of(Apply(keys=("id",), **rules), struct(spark), place)
+        self.keys = ["id", *([SEQUENCE] if self.shape.history else [])]
+        self.rows: dict[tuple[Any, ...], Any] = {}
+        self.truncations: list[Truncation] = []
+
+    def step(self, events: list[Event]) -> None:
+        changes = changes_of(frame(self.spark, events), self.shape, place).persist()
+        new = sorted((e for e in events if e.op == "t"), key=lambda one: one.n)
+        self.truncations += [Truncation(e.position, None, int(e.time.timestamp()) * 1_000_000) for e in new]
+        touched = {row[0] for event in events for row in (event.before, event.after) if row}
+        kept = [row for row in self.rows.values() if new or row["id"] in touched]
+        stored = self.spark.createDataFrame(kept, self.shape.stored) if kept else None
+        with ExitStack() as held:
+            held.callback(changes.unpersist)
+            written = rows_to_write(
+                changes,
+                stored,
+                self.shape,
+                held,
+                now=NOW,
+                truncations=self.truncations,
+                moved=any(event.before and event.unchanged for event in events),
+            ).collect()
+        keys = [tuple(row[key] for key in self.keys) for row in written]
+        assert len(set(keys)) == len(keys), "an upsert takes one row a key"
+        self.rows |= dict(zip(keys, written, strict=True))
+
+    def shown(self) -> set[tuple[Any, ...]]:
+        stored = self.spark.createDataFrame(list(self.rows.values()), self.shape.stored)
+        return shown(as_shown(stored, self.shape.shown))
+
+
+@hypothesis_seed(SEED)
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(st.integers(0, 2**32), st.booleans(), st.sampled_from(["latest", "all"]))
+def test_every_step_gives_what_the_changes_so_far_come_to(
+    quick: SparkSession, number: int, shuffled: bool, history: Literal["latest", "all"]
+) -> None:
+    rng = random.Random(number)
+    events = workload(rng, 40, moves_with_gaps=not shuffled)
+    table, reference = Memory(quick, history=history), Reference()
+    for step in steps_of(rng, events, 3, shuffled=shuffled):
+        reference.take(step)
+        table.step(step)
+        expected = reference.latest() if history == "latest" else reference.history()
+        assert table.shown() == expected, f"{history}, shuffled {shuffled}: {step}"
+
+
+def test_soft_deletes_keep_the_last_values(quick: SparkSession, seed: int) -> None:
+    rng = random.Random(seed)
+    events = [event for event in workload(rng, 30, moves_with_gaps=False) if not event.unchanged]
+    table, reference = Memory(quick, deletes="soft"), Reference()
+    for step in steps_of(rng, events, 3, shuffled=True):
+        reference.take(step)
+        table.step(step)
+        assert table.shown() == reference.soft(), step
+
+
+class Kept:
+    """A real table, step by step."""
+
+    def __init__(self, spark: SparkSession, around: Surroundings, format: str, name: str, **rules: Any) -> None:
+        made = Table.model_validate({"from": "topic('x')", "apply": {"keys": ["id"], **rules}})
+        self.definition = placed(made, name, place(""))
+        found = FORMATS.get(format)
+        self.table = found.spark(spark, found.address(around, "tables", name), around)
+        self.shapes: list[Shape] = []
+        self.number = 0
+        self.positions: dict[str, Any] = {}
+        self.open()
+
+    def open(self) -> None:
+        self.target = ApplyTarget(
+            self.table, self.definition, layout_of(self.definition), place, lambda: None, self.shapes.append
+        )
+
+    def intent(self, df: DataFrame, at: datetime) -> Intent:
+        assert self.definition.apply is not None
+        shape = shape_of(self.definition.apply, df.schema, place)
+        found = collected(truncations_of(df, shape)) if shape.captured else []
+        told = [*self.positions.get(TRUNCATED, []), *(one.to_json() for one in found)]
+        return Intent(1, self.number, self.positions, {TRUNCATED: told}, "", at)
+
+    def step(self, df: DataFrame, at: datetime = NOW) -> tuple[Intent, Mark]:
+        intent = self.intent(df, at)
+        mark = Mark("tables.x", 1, self.number, intent.end)
+        self.target.commit(df, intent, mark)
+        self.positions, self.number = dict(intent.end), self.number + 1
+        return intent, mark
+
+    def shown(self) -> set[tuple[Any, ...]]:
+        return shown(as_shown(self.table.read(), self.shapes[-1].shown))
+
+
+@pytest.mark.parametrize("format", WRITES)
+def test_each_format_keeps_both_kinds_of_table(
+    quick: SparkSession, around: Surroundings, seed: int, format: str
+) -> None:
+    rng = random.Random(seed + len(format))
+    events = workload(rng, 40, moves_with_gaps=False)
+    latest = Kept(quick, around, format, f"latest_{format}")
+    history = Kept(quick, around, format, f"history_{format}", history="all")
+    reference = Reference()
+    for step in steps_of(rng, events, 2, shuffled=True):
+        reference.take(step)
+        df = frame(quick, step)
+        intent, mark = latest.step(df)
+        history.step(df)
+        assert latest.shown() == reference.latest()
+        assert history.shown() == reference.history()
+    # A step that is done once more is none.
+    before = latest.table.version()
+    assert latest.target.landed(mark) == before
+    latest.target.commit(df, intent, mark)
+    assert latest.table.version() == before
+
+
+def test_ties_are_resolved_by_arrival_whatever_the_steps(quick: SparkSession, around: Surroundings) -> None:
+    ddl = "id bigint, v string, at bigint, _position string"
+    rows = [(1, "a", 5, "01"), (1, "b", 5, "02"), (1, "c", 4, "03"), (2, "x", 1, "04")]
+    cuts = [[rows[::-1]], [[rows[1]], [rows[0], *rows[2:]]]]
+    for number, steps in enumerate(cuts):
+        kept = Kept(quick, around, "delta", f"ties_{number}", sequence_by="at")
+        for step in steps:
+            kept.step(quick.createDataFrame(step, ddl))
+        assert kept.shown() == {(1, "b", 5), (2, "x", 1)}
+
+
+def test_deletes_are_remembered_for_their_time(quick: SparkSession, around: Surroundings) -> None:
+    kept = Kept(quick, around, "delta", "tombstones", tombstones="1h")
+    kept.step(frame(quick, [Event(2, "i", 0, after=(1, "a", "d")), Event(5, "d", 0, before=(1, None, None))]))
+    kept.step(frame(quick, [Event(3, "u", 0, after=(1, "late", "d")), Event(4, "i", 0, after=(2, "b", "d"))]))
+    assert kept.shown() == {(2, "b", "d")}
+    assert kept.table.read().count() == 2, "the delete is a hidden row"
+    kept.step(frame(quick, [Event(6, "u", 0, after=(2, "c", "d"))]), NOW + timedelta(hours=2))
+    assert kept.table.read().count() == 1, "after its time it is not"
+
+
+def test_a_new_column_of_the_topic_is_one_of_the_table(quick: SparkSession, around: Surroundings) -> None:
+    kept = Kept(quick, around, "delta", "wider", sequence_by="n")
+    kept.step(quick.createDataFrame([(1, 1, "a")], "id bigint, n bigint, v string"))
+    first = kept.shapes[-1].shown
+    kept.step(quick.createDataFrame([(2, 1, "b", 7)], "id bigint, n bigint, v string, more int"))
+    assert kept.shown() == {(1, 1, "a", None), (2, 1, "b", 7)} and kept.shapes[-1].shown != first
+    before = kept.table.landed(Mark("tables.x", 1, 0))
+    assert shown(as_shown(kept.table.read(before), kept.shapes[-1].shown)) == {(1, 1, "a")}
+
+
+@pytest.mark.parametrize(
+    ("rules", "ddl", "row", "code", "said"),
+    [
+        (
+            {"keys": ["idd"]},
+            "id bigint, n bigint",
+            (1, 1),
+            Code.INVALID_VALUE,
+            "no column 'idd'; did you mean 'id'",
+        ),
+        ({"sequence_by": "m"}, "id bigint, n bigint", (1, 1), Code.INVALID_VALUE, "no column 'm'"),
+        ({}, "id bigint, n bigint", (None, 1), Code.NULL_KEY, "1 changes for tables.bad have no value for a key (id)"),
+        ({}, "id bigint, n bigint", (1, None), Code.NO_SEQUENCE, "no value for 'n', which orders them"),
+        ({"delete_when": "gon"}, "id bigint, n bigint, gone boolean", (1, 1, True), Code.INVALID_SQL, "delete_when"),
+        ({"history": "all"}, "id bigint, n bigint", (1, 1), Code.INVALID_VALUE, "a history needs the time"),
+        ({"deletes": "soft"}, "id bigint, n bigint, is_deleted int", (1, 1, 1), Code.INVALID_VALUE, "'is_deleted'"),
+    ],
+)
+def test_bad_input_is_told_with_its_place(
+    quick: SparkSession, around: Surroundings, rules: Any, ddl: str, row: Any, code: Code, said: str
+) -> None:
+    kept = Kept(quick, around, "delta", "bad", **{"sequence_by": "n", **rules})
+    with pytest.raises(HeadwaterError) as caught:
+        kept.step(quick.createDataFrame([row], ddl))
+    assert caught.value.code is code
+    assert said in str(caught.value) and "headwater.yml:7 tables.customers.apply" in str(caught.value)
+    assert not Path(str(kept.table.address.path)).exists() or kept.table.read().isEmpty()

@@ -1,0 +1,2 @@
+-- Selection
+SELECT auction, price FROM bid WHERE auction % 7 = 0

@@ -1,0 +1,98 @@
+"""What becomes of a view when its sources are replaced, restored, or get other columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater import Lake
+from headwater.errors import HeadwaterError
+from headwater.model import Kind
+from headwater.runtime.viewing import create_view, refresh_view
+from headwater.spec import Layout, Refresh
+
+FOLLOWED = Refresh(mode="manual", policy="incremental")
+
+
+class Source:
+    """A lake with one table, written by hand."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        (root / "headwater.yml").write_text("name: lab\ntables: {t: {keys: [id]}}\n", encoding="utf-8")
+        self.lake = Lake.open(root)
+        self.warehouse = self.lake._warehouse
+        self.table = self.warehouse.table(Kind.TABLE, "t")
+        self.make("id bigint, a int, b string", [(1, 10, "x"), (2, 20, "y")])
+
+    def make(self, ddl: str, rows: list[tuple[object, ...]]) -> None:
+        df = self.lake.spark.createDataFrame(rows, ddl)
+        self.table.create(df.schema, Layout(keys=("id",)))
+        self.warehouse.remember(Kind.TABLE, "t")
+        self.table.append(df)
+
+    def add(self, ddl: str, *rows: tuple[object, ...]) -> None:
+        self.table.upsert(self.lake.spark.createDataFrame(list(rows), ddl))
+
+    def sql(self, text: str) -> None:
+        self.lake.spark.sql(text.format(t=f"delta.`{self.table.address.path}`"))
+
+    def rows(self, view: str) -> list[tuple[object, ...]]:
+        return sorted(tuple(row) for row in self.lake.view(view).df().collect())
+
+
+@pytest.fixture
+def source(tmp_path: Path, spark: SparkSession) -> Source:
+    return Source(tmp_path)
+
+
+def test_restored_and_made_again(source: Source) -> None:
+    create_view(source.warehouse, "v", "SELECT id, a FROM t WHERE a > 5", FOLLOWED)
+    source.add("id bigint, a int, b string", (3, 30, "z"))
+    assert refresh_view(source.warehouse, "v").refresh_type == "incremental"
+    source.sql("RESTORE TABLE {t} TO VERSION AS OF 1")
+    done = refresh_view(source.warehouse, "v")
+    assert done.refresh_type == "full" and "tables.t was restored or replaced" in done.reason
+    assert source.rows("v") == [(1, 10), (2, 20)]
+    source.table.drop()
+    source.make("id bigint, a int, b string", [(9, 90, "n")])
+    for number in range(3):
+        source.add("id bigint, a int, b string", (number, 7, "n"))
+    done = refresh_view(source.warehouse, "v")
+    assert done.refresh_type == "full" and "made again" in done.reason
+    assert source.rows("v") == [(0, 7), (1, 7), (2, 7), (9, 90)]
+    source.sql("RESTORE TABLE {t} TO VERSION AS OF 1")
+    with pytest.raises(HeadwaterError, match="NOT_INCREMENTAL"):
+        refresh_view(source.warehouse, "v", "incremental_strict")
+    source.lake.close()
+
+
+def test_other_columns(source: Source) -> None:
+    create_view(source.warehouse, "stars", "SELECT * FROM t", FOLLOWED)
+    create_view(source.warehouse, "sums", "SELECT b, sum(a) AS s FROM t GROUP BY b", FOLLOWED)
+    create_view(source.warehouse, "ids", "SELECT id FROM t", FOLLOWED)
+    source.sql("ALTER TABLE {t} ADD COLUMNS (c string)")
+    source.add("id bigint, a int, b string, c string", (3, 30, "x", "more"))
+    for view in ("stars", "sums", "ids"):
+        assert refresh_view(source.warehouse, view).refresh_type == "incremental"
+        assert source.lake.view(view).verify().equal
+    assert source.lake.view("stars").df().columns == ["id", "a", "b"]
+    assert source.rows("sums") == [("x", 40), ("y", 20)]
+
+    source.table.drop()
+    source.make("id bigint, a int", [(1, 10)])
+    before = source.rows("sums")
+    with pytest.raises(HeadwaterError, match=r"'b' of tables.t is gone.*SCHEMA_MISMATCH"):
+        refresh_view(source.warehouse, "sums")
+    assert source.rows("sums") == before
+    done = refresh_view(source.warehouse, "ids")
+    assert done.refresh_type == "full" and source.rows("ids") == [(1,)]
+    source.table.drop()
+    source.make("id bigint, a string, b string", [(1, "ten", "x")])
+    with pytest.raises(HeadwaterError, match=r"'a' of tables.t was int and is string now"):
+        refresh_view(source.warehouse, "sums")
+    assert refresh_view(source.warehouse, "stars", rebuild=True).reason == "it is rebuilt"
+    assert source.rows("stars") == [(1, "ten", "x")]
+    source.lake.close()

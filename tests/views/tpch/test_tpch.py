@@ -1,0 +1,59 @@
+"""The 22 queries of TPC-H as views: what is kept incrementally equals the query after every cycle."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.changes.translation.refusal import NotIncremental
+from tests.views.rehearsal import Rehearsal
+from tests.views.tpch.trade import KEYS, Trade, generated
+from tests.views.workloads import ALL, CYCLES, Workload, queries, require_listed
+
+QUERIES = queries(Path(__file__).parent / "queries")
+FALLS_BACK: dict[str, str] = {}
+"""Queries that are computed anew at every refresh, with the reason that the plan gives. It must not grow."""
+TELLING = ("q04", "q16", "q19")
+"""Those that are views of a lake in every run: the full run has all of them."""
+
+SCALE = float(os.environ.get("HEADWATER_TPCH_SCALE", "0.001"))
+SIZE = max(3, round(SCALE * 1500))
+"""Orders that come and go in a cycle."""
+
+
+@pytest.fixture(scope="module")
+def cycle(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, seed: int) -> Rehearsal:
+    tables = generated(tmp_path_factory.mktemp("tpch"), min(SCALE, 0.001))
+    return Rehearsal(spark, tables, KEYS, Trade(tables, seed).cycle(3))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_is_kept_incrementally(cycle: Rehearsal, name: str) -> None:
+    if name in FALLS_BACK:
+        with pytest.raises(NotIncremental) as refused:
+            cycle.kept(QUERIES[name])
+        assert refused.value.told() == FALLS_BACK[name]
+    else:
+        cycle.kept(QUERIES[name])
+
+
+def test_views_of_a_lake_equal_their_queries(tmp_path: Path, spark: SparkSession, seed: int) -> None:
+    tables = generated(tmp_path / "generated", SCALE)
+    workload, trade = Workload.open(tmp_path / "lake", tables, KEYS), Trade(tables, seed)
+    views = QUERIES if ALL else {name: QUERIES[name] for name in TELLING}
+    with workload.lake:
+        workload.create(views)
+        assert set(workload.refused) == views.keys() & FALLS_BACK.keys()
+        for _ in range(CYCLES):
+            workload.write(trade.cycle(SIZE))
+            for name in views:
+                done = workload.refresh(name)
+                assert done.refresh_type != "full" or name in FALLS_BACK, (name, done)
+
+
+def test_the_page_says_the_same() -> None:
+    assert len(QUERIES) == 22
+    require_listed("TPC-H", QUERIES, FALLS_BACK)
