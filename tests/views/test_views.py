@@ -286,7 +286,7 @@ def test_a_project_keeps_its_views(tmp_path: Path, spark: SparkSession) -> None:
         file.write(
             "views:\n"
             "  per_product: {sql: \"SELECT product, sum(amount) AS total FROM topic('orders') GROUP BY product\"}\n"
-            "  dear: {sql: \"SELECT product FROM mv('per_product') WHERE total > 10\", refresh: {every: 1h}}\n"
+            "  dear: {sql: \"SELECT * FROM mv('per_product') WHERE total > 10\", refresh: {every: 1h}}\n"
             "  later: {sql: \"SELECT product FROM topic('orders')\", refresh: {mode: manual}}\n"
         )
     shop.land("a.json", [{"product": "tea", "amount": 3}, {"product": "pot", "amount": 11}])
@@ -294,7 +294,7 @@ def test_a_project_keeps_its_views(tmp_path: Path, spark: SparkSession) -> None:
     assert answer.code == 0, answer.err
     flows = [event["flow"] for event in answer.events if event["event"] == "step"]
     assert flows == ["topics.orders", "views.per_product", "views.dear"]
-    assert shop.query("SELECT * FROM mv('dear')") == [{"product": "pot"}]
+    assert shop.query("SELECT * FROM mv('dear')") == [{"product": "pot", "total": 11}]
     shop.land("b.json", [{"product": "tea", "amount": 30}])
     events = shop.run().events
     assert [event["rows"] for event in events if event["event"] == "step"] == [1, 1, 1]

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from headwater.changes.operator import Moment
@@ -42,16 +43,36 @@ class Place:
         return Place(None if version is None else int(version), position.get("at"))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Relation:
-    """A topic, table or view that something reads: always as people see it."""
+    """A topic, table or view that something reads: always as people see it.
 
+    Where it is stored is looked up with each `place()`: it may be made, or made anew elsewhere, while it is followed.
+    """
+
+    warehouse: Warehouse
     kind: Kind
     name: str
-    table: SparkTable
-    shown: str | None = None
+    spark: SparkSession
     at: At | None = None
     """Read at this version or time for ever."""
+    _found: tuple[SparkTable, str | None] | None = None
+
+    @property
+    def table(self) -> SparkTable:
+        return self._known()[0]
+
+    @property
+    def shown(self) -> str | None:
+        """How its stored rows are shown."""
+        return self._known()[1]
+
+    def _known(self) -> tuple[SparkTable, str | None]:
+        if self._found is None:
+            record = self.warehouse.record(self.kind, self.name)
+            table = self.warehouse.table(self.kind, self.name, self.spark)
+            self._found = (table, None if record is None else record.shown)
+        return self._found
 
     @cached_property
     def label(self) -> str:
@@ -59,6 +80,7 @@ class Relation:
 
     def place(self) -> Place | None:
         """Where it is now; None while there is no table."""
+        self._found = None
         if not self.table.exists():
             return None
         return self._place(self.table.version() if self.at is None else self.table.version_at(self.at))
@@ -75,6 +97,12 @@ class Relation:
         else:
             stored = self.table.read(place.version)
         return stored if self.shown is None else shown(stored, self.shown)
+
+    def schema(self, place: Place) -> StructType:
+        """Its columns; where it is now they are known without reading it."""
+        if self.shown is None and (place.version is None or place.version == self.table.version()):
+            return self.table.schema()
+        return self.rows(place).schema
 
     def change(self, start: Place, end: Place) -> DataFrame:
         """What leads from one version to another, with WEIGHT."""
@@ -132,8 +160,7 @@ def relation_of(warehouse: Warehouse, kind: Kind, name: str, spark: SparkSession
     """A relation that is known, whether it has data or not."""
     if name not in warehouse.names(kind):
         raise warehouse.unknown(kind, name)
-    record = warehouse.record(kind, name)
-    return Relation(kind, name, warehouse.table(kind, name, spark), None if record is None else record.shown, at)
+    return Relation(warehouse, kind, name, spark, at)
 
 
 @dataclass

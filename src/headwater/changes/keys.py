@@ -134,7 +134,7 @@ def _among(name: str, data_type: DataType, few: Sequence[Any]) -> Column:
         low, high = (_literal(one, data_type) for one in (min(given), max(given)))
         among = ", ".join(_literal(one, data_type) for one in given)
         conditions.append(f"({value} >= {low} AND {value} <= {high} AND {value} IN ({among}))")
-    return F.expr(" OR ".join(conditions))
+    return F.expr(" OR ".join(conditions) or "FALSE")
 
 
 def _literal(value: Any, data_type: DataType) -> str:

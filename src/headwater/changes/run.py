@@ -11,6 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from headwater.changes.keys import FEW as FEW_KEYS
+from headwater.changes.keys import Keys, keys_of
 from headwater.changes.operator import Moment, Operator, Sources, Strategy
 from headwater.formats.arrow import as_spark
 from headwater.formats.frames import column
@@ -29,6 +31,7 @@ class Run:
         self._changes: dict[int, DataFrame | None] = {}
         self._held: dict[int, DataFrame | None] = {}
         self._settled: list[DataFrame] = []
+        self._rows: dict[int, pa.Table] = {}
         self._kept: list[DataFrame] = []
 
     def __enter__(self) -> Run:
@@ -72,7 +75,18 @@ class Run:
     def _lying(self, frame: DataFrame, rows: pa.Table | None) -> DataFrame:
         found = self.kept(frame) if rows is None else local_frame(frame.sparkSession, rows)
         self._settled.append(found)
+        if rows is not None:
+            self._rows[id(found)] = rows
         return found
+
+    def keys(self, frame: DataFrame, name: str) -> Keys:
+        """The keys in one column of text; of a frame that was settled, without asking Spark again."""
+        rows = self._rows.get(id(frame))
+        if rows is None:
+            return keys_of([(frame, [name])], [name])
+        few = tuple((value,) for value in dict.fromkeys(rows[name].to_pylist()))
+        keys = frame.select(column(name)).distinct()
+        return Keys((name,), keys, few if len(few) <= FEW_KEYS else None)
 
     def kept(self, frame: DataFrame) -> DataFrame:
         frame.persist(StorageLevel.MEMORY_AND_DISK)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headwater.errors import Code, Problem
 from headwater.project.definition import Project
 from headwater.project.transforms import streaming_tables
-from headwater.spec import Definition
+from headwater.spec import Definition, Table
 
 
 def kept_tables(project: Project) -> list[str]:
@@ -16,8 +16,13 @@ def kept_tables(project: Project) -> list[str]:
     return [
         name
         for name, table in project.tables.items()
-        if name in streaming or table.apply is not None or table.seed is not None
+        if name in streaming or table.apply is not None or table.seed is not None or _by_query(table)
     ]
+
+
+def _by_query(table: Table) -> bool:
+    """Whether its query alone keeps it: what checks single rows, or waits for late ones, does not run yet."""
+    return table.sql is not None and table.watermark is None and not table.expect and not table.keys
 
 
 def not_runnable(project: Project) -> list[Problem]:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from headwater.changes.following import Place, Relation, relation_of
 from headwater.errors import Code, TransientError, Where
-from headwater.flows import Flow, Ledger
+from headwater.flows import Flow, Ledger, Steps
 from headwater.formats.base import SparkTable
 from headwater.ingest.schemas import parse_ddl
 from headwater.model import Kind
@@ -26,6 +26,7 @@ from headwater.tables.apply.shape import Shape
 from headwater.tables.apply.target import ApplyTarget
 from headwater.tables.reference import loaded
 from headwater.tables.seeds import SeedInput, SeedTarget
+from headwater.views.flow import open_table
 from headwater.warehouse import Warehouse, fingerprint
 
 
@@ -42,10 +43,12 @@ def table_plan(warehouse: Warehouse, name: str) -> Plan:
     )
 
 
-def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guard) -> Flow:
+def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guard) -> Steps:
     """The flow that keeps such a table, in a session of its own."""
     definition = warehouse.project.tables[name]
     require_fence(warehouse, definition)
+    if definition.sql is not None:
+        return open_table(warehouse, definition, spark, guard)
     flow = flow_name(name, Kind.TABLE)
     ledger = Ledger(warehouse.files, flow)
     table = warehouse.table(Kind.TABLE, name, spark)

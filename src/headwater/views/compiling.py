@@ -20,8 +20,9 @@ from headwater.errors import Code, TerminalError, UsageError
 from headwater.formats.frames import column
 from headwater.model import At, Kind
 from headwater.sparkerrors import reason, without_plan
-from headwater.sql.references import Reference, parse_query, resolve
+from headwater.sql.references import Reference, parse_query, references, resolve
 from headwater.sql.rewrite import with_relations
+from headwater.sql.temporal import with_validity
 from headwater.views.presenting import Presented, presented
 from headwater.warehouse import Warehouse
 
@@ -39,6 +40,8 @@ class Asked:
     """For Spark: without the order and limit at the top."""
     relations: Mapping[str, Relation]
     """By their names in `text`."""
+    driving: frozenset[str] = frozenset()
+    """Labels of the relations whose changes drive the result; the others are looked up."""
 
     def inputs(self) -> list[Relation]:
         """Each relation once."""
@@ -74,23 +77,33 @@ class Compiled:
         return self.asked.presented.rows(self.columns, filtered=self.kept is not None and self.kept.filtered)
 
 
-def asked(warehouse: Warehouse, sql: str, spark: SparkSession) -> Asked:
-    """Find the relations that a query reads."""
+def asked(warehouse: Warehouse, sql: str, spark: SparkSession, *, streams: bool = False) -> Asked:
+    """Find the relations that a query reads; `streams`: only those inside `stream(…)` drive the result, and histories
+    that are joined as of a time. Where there is no `stream(…)`, all do."""
     known = {kind: warehouse.names(kind) for kind in Kind}
-    found = presented(parse_query(sql))
+    query = parse_query(sql)
+    named = references(query)
+    if not streams and any(one.driving or one.temporal for one in named):
+        what = "stream()" if any(one.driving for one in named) else "FOR SYSTEM_TIME AS OF"
+        raise UsageError(Code.INVALID_SQL, f"{what} belongs to tables: in a view every input drives the result")
+    whole = not any(one.driving for one in named)
+    driving = {_label(one, known) for one in named if whole or one.driving or one.temporal}
+    found = presented(with_validity(query))
     relations: dict[str, Relation] = {}
 
     def place(reference: Reference, at: At | None) -> str:
-        if reference.driving or reference.temporal:
-            what = "stream()" if reference.driving else "FOR SYSTEM_TIME AS OF"
-            raise UsageError(Code.INVALID_SQL, f"{what} belongs to tables: in a view every input drives the result")
         kind = resolve(reference, known)
         name = _name(kind, reference.name, at)
         if name not in relations:
             relations[name] = relation_of(warehouse, kind, reference.name, spark, at)
         return name
 
-    return Asked(sql, found, with_relations(found.query, place), relations)
+    text = with_relations(found.query, place)
+    return Asked(sql, found, text, relations, frozenset(driving & {one.label for one in relations.values()}))
+
+
+def _label(reference: Reference, known: Mapping[Kind, Sequence[str]]) -> str:
+    return f"{resolve(reference, known).plural}.{reference.name}"
 
 
 def compiled(
@@ -122,7 +135,7 @@ def compiled(
 
 
 def columns_now(relations: Sequence[Relation], places: Mapping[str, Place]) -> dict[str, StructType]:
-    return {one.label: one.rows(places[one.label]).schema for one in relations}
+    return {one.label: one.schema(places[one.label]) for one in relations}
 
 
 def require_unchanged(asked: Asked, recorded: Columns, now: Columns) -> None:

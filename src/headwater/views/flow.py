@@ -17,8 +17,8 @@ from headwater.errors import Code, HeadwaterError, UsageError
 from headwater.flows import Intent, Landed, Ledger, Positions, Range, StepDone
 from headwater.model import Kind
 from headwater.sources.reading import Lag
-from headwater.spec import View
-from headwater.views.compiling import asked
+from headwater.spec import Relation, Table, View
+from headwater.views.compiling import Asked, asked
 from headwater.views.records import Notes, Refreshed
 from headwater.views.refreshing import Refresher, changed_rows
 from headwater.views.storing import Storage
@@ -28,8 +28,8 @@ FULL = "full"
 """In an intent's end: why this step computes the view anew."""
 
 
-def flow_of(name: str) -> str:
-    return f"{Kind.VIEW.plural}.{name}"
+def flow_of(name: str, kind: Kind = Kind.VIEW) -> str:
+    return f"{kind.plural}.{name}"
 
 
 @dataclass
@@ -51,7 +51,7 @@ class ViewFlow:
 
     @property
     def flow(self) -> str:
-        return flow_of(self.name)
+        return flow_of(self.name, self.refresher.storage.kind)
 
     @property
     def positions(self) -> Positions:
@@ -76,11 +76,11 @@ class ViewFlow:
         return None
 
     def ahead(self) -> Range | None:
-        inputs = self.refresher.asked.inputs()
-        if any(one.place() is None for one in inputs):
+        found = {one.label: one.place() for one in self.refresher.asked.inputs()}
+        end = {label: place for label, place in found.items() if place is not None}
+        if len(end) < len(found):
             return None  # something that it reads has no data yet
-        end = places(inputs)
-        if end in (self._start(), self._seen) and self._why_full() is None:
+        if self._why_full() is None and any(self._same(end, seen) for seen in (self._start(), self._seen)):
             return None
         return Range(_positions(end), rows=self._rows_ahead(end))
 
@@ -109,8 +109,10 @@ class ViewFlow:
         return intent
 
     def _run(self, intent: Intent, *, recovered: bool = False) -> StepDone:
-        start = _places_of(intent.start)
         end = _places_of(intent.end)
+        start = _places_of(intent.start)
+        if start:  # what is only looked up is looked up where it is now
+            start |= {label: place for label, place in end.items() if label not in self.refresher.asked.driving}
         mark = intent.mark(self.flow)
         with self.one_of_some():
             planned = self.refresher.planned(start, end, why_full=intent.end.get(FULL))
@@ -126,6 +128,10 @@ class ViewFlow:
         return StepDone(self.flow, intent.epoch, intent.step, intent.end, landed, recovered)
 
     # --- where it is
+
+    def _same(self, end: Mapping[str, Place], seen: Mapping[str, Place] | None) -> bool:
+        """Whether nothing of what drives the result has moved."""
+        return seen is not None and all(end[label] == seen.get(label) for label in self.refresher.asked.driving)
 
     def recorded(self) -> dict[str, Place]:
         """The places of the sources that the view's last commit names; NO_SUCH_RELATION before there is one."""
@@ -194,6 +200,15 @@ class ViewFlow:
         """Nothing is held between two steps."""
 
 
+def open_table(
+    warehouse: Warehouse, definition: Table, spark: SparkSession, guard: Callable[[], None] = lambda: None
+) -> ViewFlow:
+    """A table that is kept by a query, in a session of its own."""
+    assert definition.sql is not None
+    query = asked(warehouse, definition.sql, spark, streams=True)
+    return _flow(warehouse, Kind.TABLE, definition, "incremental", query, spark, guard)
+
+
 def open_flow(
     warehouse: Warehouse,
     name: str,
@@ -207,11 +222,23 @@ def open_flow(
     """
     found = definition or warehouse.definition(Kind.VIEW, name)
     assert isinstance(found, View)
-    definition = found
-    ledger = Ledger(warehouse.files, flow_of(name))
-    storage = Storage(warehouse, name, definition, spark)
-    notes = Notes(warehouse.files, flow_of(name), ledger.epoch().number)
-    refresher = Refresher(name, definition, asked(warehouse, definition.sql, spark), spark, storage, notes, guard)
+    return _flow(warehouse, Kind.VIEW, found, found.refresh.policy, asked(warehouse, found.sql, spark), spark, guard)
+
+
+def _flow(
+    warehouse: Warehouse,
+    kind: Kind,
+    definition: Relation,
+    policy: str,
+    query: Asked,
+    spark: SparkSession,
+    guard: Callable[[], None],
+) -> ViewFlow:
+    name, flow = definition.name, flow_of(definition.name, kind)
+    ledger = Ledger(warehouse.files, flow)
+    storage = Storage(warehouse, kind, name, definition, spark)
+    notes = Notes(warehouse.files, flow, ledger.epoch().number)
+    refresher = Refresher(name, policy, query, spark, storage, notes, guard)
     return ViewFlow(name, refresher, ledger, fingerprint(definition), warehouse.refreshing, warehouse.committed)
 
 

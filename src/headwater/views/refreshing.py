@@ -22,9 +22,9 @@ from headwater.formats.base import Capability, LightTable, SparkTable
 from headwater.formats.frames import column
 from headwater.model import DELETED, Mark, Version
 from headwater.session import local_frame
-from headwater.spec import View
 from headwater.views.compiling import Asked, Columns, Compiled, columns_now, compiled, require_unchanged
 from headwater.views.cost import Decision, decided
+from headwater.views.lookups import require_no_retraction
 from headwater.views.records import Notes, Refreshed, now
 from headwater.views.storing import Storage
 
@@ -52,7 +52,8 @@ class Refresher:
     """A view's table and what fills it."""
 
     name: str
-    definition: View
+    usual: str
+    """The policy of its definition."""
     asked: Asked
     spark: SparkSession
     storage: Storage
@@ -75,7 +76,7 @@ class Refresher:
 
     def planned(self, start: Places, end: Places, *, why_full: str | None = None) -> Planned:
         """Whether it goes incrementally, by the view's policy; refused where the policy is strict."""
-        policy = self.policy or self.definition.refresh.policy
+        policy = self.policy or self.usual
         if why_full is not None:
             return Planned(True, why_full)
         if policy == "full":
@@ -117,7 +118,9 @@ class Refresher:
         if recorded is not None:
             require_unchanged(self.asked, recorded, present)
         if self._compiled is None or self._compiled[0] != present:
-            self._compiled = (present, compiled(self.asked, self.spark, end, recorded))
+            made = compiled(self.asked, self.spark, end, recorded)
+            require_no_retraction(made)
+            self._compiled = (present, made)
         return self._compiled[1]
 
     # --- doing it

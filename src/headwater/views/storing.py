@@ -11,7 +11,7 @@ from headwater.changes.kept.base import ID
 from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable
 from headwater.formats.registry import FORMATS
 from headwater.model import Kind
-from headwater.spec import Layout, View, layout_of
+from headwater.spec import Layout, Relation, layout_of
 from headwater.state import RelationRecord
 from headwater.views.compiling import Compiled
 from headwater.warehouse import Warehouse, fingerprint
@@ -19,11 +19,12 @@ from headwater.warehouse import Warehouse, fingerprint
 
 @dataclass
 class Storage:
-    """Where one view is stored, now and after a build."""
+    """Where the result of one query is stored, now and after a build."""
 
     warehouse: Warehouse
+    kind: Kind
     name: str
-    definition: View
+    definition: Relation
     spark: SparkSession
 
     @property
@@ -32,8 +33,8 @@ class Storage:
 
     @property
     def table(self) -> SparkTable:
-        """The view's table as it is recorded, else where it will be."""
-        record = self.warehouse.record(Kind.VIEW, self.name)
+        """The table as it is recorded, else where it will be."""
+        record = self.warehouse.record(self.kind, self.name)
         if record is not None:
             format, address = FORMATS.get(record.format), Address(record.path, record.table)
         else:
@@ -47,7 +48,7 @@ class Storage:
         return None
 
     def built(self, made: Compiled, frame: DataFrame, epoch: int) -> SparkTable:
-        """The view's own table if it can take the rows of a build, else a new one beside it."""
+        """Its own table if it can take the rows of a build, else a new one beside it."""
         current = self.table
         layout = self._layout(made)
         schema = StructType([StructField(f.name, _nullable(f.dataType), f.name != ID) for f in frame.schema.fields])
@@ -64,10 +65,10 @@ class Storage:
         return target
 
     def settle(self, made: Compiled, built: SparkTable) -> None:
-        """From now on this is the view's table; the one before it goes."""
-        before = self.warehouse.record(Kind.VIEW, self.name)
+        """From now on this is its table; the one before it goes."""
+        before = self.warehouse.record(self.kind, self.name)
         record = RelationRecord(
-            Kind.VIEW,
+            self.kind,
             self.name,
             built.format.name,
             built.address.path,
@@ -79,7 +80,7 @@ class Storage:
         )
         if before is not None:
             record = replace(record, created_at=before.created_at)
-        if self.name not in self.warehouse.project.views:
+        if self.name not in self.warehouse.project.relations(self.kind):
             record = replace(record, origin="statement", statement=self.definition.model_dump_json())
         self.warehouse.state.put(record)
         if before is not None and Address(before.path, before.table) != built.address:
@@ -96,7 +97,7 @@ class Storage:
             return Address(path=self.warehouse.project.location(definition.path) + ending)
         if definition.table is not None:
             return Address(table=definition.table + ending)
-        return self.format.address(self.warehouse.around, Kind.VIEW.plural, self.name + ending)
+        return self.format.address(self.warehouse.around, self.kind.plural, self.name + ending)
 
 
 def _nullable(data_type: DataType) -> DataType:

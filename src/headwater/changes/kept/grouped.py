@@ -28,7 +28,7 @@ class Grouped(Kept):
 
     def __init__(self, aggregate: Aggregate, above: Sequence[Linear], columns: Sequence[tuple[str, str]]) -> None:
         """`above`: the filters and projections over it, from the lowest; `columns`: names and unique names."""
-        self._aggregate = aggregate
+        self.aggregate = aggregate
         self.input = aggregate.inputs[0]
         self._above = tuple(above)
         self._named = tuple(columns)
@@ -43,7 +43,7 @@ class Grouped(Kept):
         def type_of(value: str) -> DataType:
             return input.select(F.expr(value)).schema[0].dataType
 
-        found = {name: measure_of(text, type_of) for name, text in self._aggregate.values.items()}
+        found = {name: measure_of(text, type_of) for name, text in self.aggregate.values.items()}
         known = {name: measure for name, measure in found.items() if measure is not None}
         if len(known) < len(found):
             return
@@ -68,8 +68,8 @@ class Grouped(Kept):
 
     def _anew(self, df: DataFrame) -> DataFrame:
         """Stored rows of an input that holds whole groups."""
-        by = self._aggregate.by
-        values = [F.expr(sql).alias(name) for name, sql in self._aggregate.values.items()]
+        by = self.aggregate.by
+        values = [F.expr(sql).alias(name) for name, sql in self.aggregate.values.items()]
         states = [F.expr(state.whole).alias(name) for state, name in self._states.items()]
         return self._shown(df.groupBy(*map(column, by)).agg(*values, *states))
 
@@ -90,7 +90,7 @@ class Grouped(Kept):
         return df.select(*(column(unique).alias(name) for name, unique in self._named), *map(column, also))
 
     def _id(self) -> Column:
-        by = self._aggregate.by
+        by = self.aggregate.by
         return fingerprint([column(name) for name in by]) if by else F.lit("all")
 
     # --- a change
@@ -105,7 +105,7 @@ class Grouped(Kept):
 
     def _computed(self, run: Run, came: DataFrame, keys: Keys | None) -> DataFrame:
         """The groups of a change anew, those that have gone marked as deleted."""
-        by = self._aggregate.by
+        by = self.aggregate.by
         if not by:
             return self._anew(self.input.rows(Moment.NEW, run)).withColumn(DELETED, F.lit(False))
         keys = keys or keys_of([(came, by)], by)
@@ -116,14 +116,12 @@ class Grouped(Kept):
     def _partial(self, came: DataFrame) -> DataFrame:
         """What the change brings to each group that it touches."""
         assert self._measures is not None
-        single = came.where(F.abs(column(WEIGHT)) == 1)
-        several = came.where(F.abs(column(WEIGHT)) > 1)
         unit = F.explode(F.array_repeat(F.signum(WEIGHT).cast("bigint"), F.abs(column(WEIGHT)).cast("int")))
         names = [name for name in came.columns if name != WEIGHT]
-        units = single.unionByName(several.select(*map(column, names), unit.alias(WEIGHT)))
+        units = came.select(*map(column, names), unit.alias(WEIGHT))
         states = [F.expr(state.change).alias(_of_change(name)) for state, name in self._states.items()]
         aids = [F.expr(sql).alias(name) for sql, name in self._aids().items()]
-        return units.groupBy(*map(column, self._aggregate.by)).agg(*states, *aids).withColumn(ID, self._id())
+        return units.groupBy(*map(column, self.aggregate.by)).agg(*states, *aids).withColumn(ID, self._id())
 
     def _aids(self) -> dict[str, str]:
         assert self._measures is not None
@@ -131,18 +129,17 @@ class Grouped(Kept):
         return {sql: f"{HIDDEN}aid_{at}" for at, sql in enumerate(texts)}
 
     def _brought_forward(self, run: Run, partial: DataFrame, stored: Stored) -> DataFrame:
-        joined = run.settled(self._beside_stored(partial, stored))
+        joined = run.settled(self._beside_stored(partial, run.keys(partial, ID), stored))
         stale = self._stale(joined)
         fresh = joined if stale is None else joined.where(~column(_STALE))
         rows = self._shown(self._valued(fresh))
-        rows = rows.withColumn(DELETED, column(_GROUP) <= 0 if self._aggregate.by else F.lit(False))
+        rows = rows.withColumn(DELETED, column(_GROUP) <= 0 if self.aggregate.by else F.lit(False))
         if stale is not None:
             rows = rows.unionByName(self._computed(run, stale.frame, stale))
         return rows
 
-    def _beside_stored(self, partial: DataFrame, stored: Stored) -> DataFrame:
+    def _beside_stored(self, partial: DataFrame, keys: Keys, stored: Stored) -> DataFrame:
         """Each group with its merged states, and whether its rows have to be seen."""
-        keys = keys_of([(partial, [ID])], [ID])
         names = list(self._states.values())
         old = stored(keys, [ID, *names]).select(column(ID), *(column(name).alias(_stored(name)) for name in names))
         joined = partial.join(old, ID, "left")
@@ -151,7 +148,7 @@ class Grouped(Kept):
             text = state.merged.format(old=quoted(_stored(name)), new=quoted(_of_change(name)))
             data_type = old.schema[_stored(name)].dataType
             merged.append(F.expr(text).cast(data_type).alias(name))
-        kept = [*self._aggregate.by, *self._aids().values(), *map(_stored, self._states.values())]
+        kept = [*self.aggregate.by, *self._aids().values(), *map(_stored, self._states.values())]
         beside = joined.select(*map(column, kept), *merged)
         return beside.withColumn(_STALE, F.coalesce(F.expr(self._staleness()), F.lit(False)))
 
@@ -175,7 +172,7 @@ class Grouped(Kept):
         found = joined.where(column(_STALE))
         if found.isEmpty():
             return None
-        by = self._aggregate.by
+        by = self.aggregate.by
         return keys_of([(found, by)], by) if by else Keys((), found)
 
     def _valued(self, groups: DataFrame) -> DataFrame:
@@ -185,7 +182,7 @@ class Grouped(Kept):
         for name, measure in self._measures.items():
             names = [quoted(self._states[state]) for state in measure.states]
             values.append(F.expr(measure.value.format(*names)).alias(name))
-        kept = [*self._aggregate.by, *self._states.values()]
+        kept = [*self.aggregate.by, *self._states.values()]
         return groups.select(*map(column, kept), *values)
 
 

@@ -181,7 +181,8 @@ class DeltaTable(SparkTable):
         if start is None:
             return signed(self._read(end), 1)
         start = self.version_at(start)
-        columns = [column(name) for name in self._read(end).columns]
+        latest = end == self._log.version()
+        columns = [column(name) for name in (self.schema().names if latest else self._read(end).columns)]
         if start == end:
             return signed(self._read(end).limit(0), 1)
         feed = self._feed(start, end) if start < end else None

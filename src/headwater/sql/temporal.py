@@ -1,0 +1,32 @@
+"""`FOR SYSTEM_TIME AS OF t`: the row of a history that was valid at a time, as a condition of the join."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from headwater.sql.places import InvalidSql
+
+VALID_FROM, VALID_TO = "valid_from", "valid_to"
+
+
+def with_validity(query: exp.Query) -> exp.Query:
+    """The query with the times in its joins written out: valid_from ≤ t < valid_to."""
+    query = query.copy()
+    for table in list(query.find_all(exp.Table)):
+        version = table.args.get("version")
+        if not isinstance(version, exp.Version) or version.find(exp.Column) is None:
+            continue
+        join = table.parent
+        if not isinstance(join, exp.Join):
+            raise InvalidSql("FOR SYSTEM_TIME AS OF a column stands behind a JOIN")
+        alias = table.alias_or_name
+        if not table.alias:
+            raise InvalidSql("a table with FOR SYSTEM_TIME AS OF needs a name of its own: … AS OF t k")
+        time = version.expression
+        start, end = (exp.column(name, table=alias) for name in (VALID_FROM, VALID_TO))
+        open_ended = exp.Is(this=end.copy(), expression=exp.null())
+        ends_later = exp.GT(this=end, expression=time.copy())
+        valid = exp.and_(exp.LTE(this=start, expression=time.copy()), exp.or_(open_ended, ends_later))
+        join.set("on", valid if join.args.get("on") is None else exp.and_(join.args["on"], valid))
+        table.set("version", None)
+    return query

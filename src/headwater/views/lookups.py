@@ -1,0 +1,48 @@
+"""What a query may do with inputs that are only looked up: nothing that would take a row back.
+
+A row holds what was looked up when it was made. It could be taken back only by the same values, which nobody knows any
+more when the input has changed since.
+"""
+
+from __future__ import annotations
+
+from headwater.changes.joins import Join, JoinKind
+from headwater.changes.kept.base import Kept
+from headwater.changes.kept.grouped import Grouped
+from headwater.changes.operator import Operator, Strategy
+from headwater.errors import Code, UsageError
+from headwater.model import Kind
+from headwater.views.compiling import Asked, Compiled
+
+CURE = "put the other inputs into stream() too: then all of them drive the result"
+
+
+def require_no_retraction(made: Compiled) -> None:
+    """Refuse a query that looks something up, and whose rows may go again."""
+    asked = made.asked
+    looked_up = [one for one in asked.inputs() if one.label not in asked.driving and one.at is None]
+    if not looked_up or made.query is None or made.kept is None:
+        return
+    what = f"{looked_up[0].label} is only looked up, and"
+    for relation in asked.inputs():
+        if relation.label in asked.driving and relation.kind is not Kind.TOPIC:
+            raise UsageError(Code.INVALID_SQL, f"{what} rows of {relation.label} may be changed or deleted", hint=CURE)
+    for operator in _below(made.kept, made.query.operator):
+        if not _only_adds(operator, asked):
+            raise UsageError(Code.INVALID_SQL, f"{what} '{operator.title}' takes rows back", hint=CURE)
+
+
+def _below(kept: Kept, operator: Operator) -> list[Operator]:
+    """All operators but an aggregate at the top that is brought forward: it adds to what is stored."""
+    if not (isinstance(kept, Grouped) and kept.brings_forward):
+        return operator.walk()
+    return [one for one in operator.walk() if one is not kept.aggregate]
+
+
+def _only_adds(operator: Operator, asked: Asked) -> bool:
+    if operator.strategy is Strategy.LINEAR:
+        return True
+    if not isinstance(operator, Join):
+        return False
+    other = {JoinKind.RIGHT: operator.left, JoinKind.FULL: None}.get(operator.kind, operator.right)
+    return other is not None and not any(asked.relations[name].label in asked.driving for name in other.sources())
