@@ -277,4 +277,4 @@ def test_a_column_to_deduplicate_by_that_is_not_there(tmp_path: Path) -> None:
 
 
 def _utc(*parts: int) -> datetime:
-    return datetime(*parts, tzinfo=timezone.utc).astimezone().replace(tzinfo=None)  # type: ignore[misc,arg-type]
+    return datetime(*parts, tzinfo=timezone.utc)  # type: ignore[misc,arg-type]

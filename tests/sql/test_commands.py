@@ -79,7 +79,8 @@ def test_a_query_that_takes_too_long_is_cancelled(bench: Bench, seconds: str) ->
     assert time.monotonic() - begun < 20
 
 
-def test_a_query_is_cancelled_from_another_thread(bench: Bench) -> None:
+@pytest.mark.parametrize("after", [0.3, 6], ids=["at once", "when its batches are served"])
+def test_a_query_is_cancelled_from_another_thread(bench: Bench, after: float) -> None:
     with Lake.open(bench.root) as lake:
         stopping = Stopping()
         result = lake.sql(ENDLESS, engine="spark", stopping=stopping)
@@ -89,7 +90,7 @@ def test_a_query_is_cancelled_from_another_thread(bench: Bench) -> None:
             cancelled.append(time.monotonic())
             stopping.cancel()
 
-        threading.Timer(1.5, cancel).start()
+        threading.Timer(after, cancel).start()
         with pytest.raises(TerminalError) as caught:
             result.rows()
         assert caught.value.code is Code.CANCELLED

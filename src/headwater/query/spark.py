@@ -50,6 +50,8 @@ class SparkAnswer:
         self._small = small
         self._stopping = stopping
         self._versions: dict[str, Version | None] = {}
+        # One tag for all its jobs: the thread that serves the batches has that of the moment it was made at.
+        self._tag = f"headwater-query-{uuid.uuid4().hex}"
         self.df = self._analysed(warehouse, sql, pinned or {})
 
     @property
@@ -87,16 +89,15 @@ class SparkAnswer:
     def running(self) -> Iterator[None]:
         """Jobs that are started inside can be stopped."""
         context: Any = self.df.sparkSession.sparkContext
-        tag = f"headwater-query-{uuid.uuid4().hex}"
-        context.addJobTag(tag)
+        context.addJobTag(self._tag)
         context.setInterruptOnCancel(True)
         try:
-            with self._stopping.stopping(lambda: context.cancelJobsWithTag(tag)):
+            with self._stopping.stopping(lambda: context.cancelJobsWithTag(self._tag)):
                 yield
         except (PySparkException, Py4JError) as error:
             raise as_headwater_error(error) from error
         finally:
-            context.removeJobTag(tag)
+            context.removeJobTag(self._tag)
 
     def _analysed(self, warehouse: Warehouse, sql: str, pinned: Pinned) -> DataFrame:
         query = parse_query(sql)
