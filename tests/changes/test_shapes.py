@@ -30,6 +30,8 @@ def quick(spark: SparkSession) -> SparkSession:
     """A session with the shop's tables, empty."""
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.codegen.wholeStage", "false")  # many plans over a few rows: nothing is worth compiling
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     for name, schema in SCHEMAS.items():
         session.createDataFrame([], schema).createOrReplaceTempView(name)
     return session
