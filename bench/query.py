@@ -28,7 +28,7 @@ from deltalake import write_deltalake
 
 from headwater.lake import Lake
 from headwater.model import Kind
-from headwater.query.answering import Engine, answer
+from headwater.query.answering import Engine
 from headwater.warehouse import Warehouse
 
 FILTERED = (
@@ -48,15 +48,22 @@ DAYS = 30
 CHUNK = 1_000_000
 
 
+VIEW = (
+    "SELECT CAST(event_date AS TIMESTAMP) AS hour, customer_id AS product_id, "
+    "CAST(sum(amount) AS DECIMAL(12,2)) AS total, count(*) AS n FROM topic('events') GROUP BY 1, 2"
+)
+
+
 class Bench:
-    """A lake with a topic of events and a small table of hourly sums, written without a JVM; and the JSON lines."""
+    """A lake with a topic of events and a view of 72,000 sums, both written without a JVM; and the JSON lines."""
 
     def __init__(self, root: Path, rows: int) -> None:
         self.root = root
         self.rows = rows
         (root / "headwater.yml").write_text(
             "name: bench\nsources: {api: {type: append}}\n"
-            "topics: {events: {from: api, partition_by: [event_date]}}\ntables: {hourly: {keys: [hour, product_id]}}\n"
+            "topics: {events: {from: api, partition_by: [event_date]}}\n"
+            f'views: {{hourly: {{sql: "{VIEW}"}}}}\n'
         )
         self.lake = Lake.open(root)
         self.warehouse: Warehouse = self.lake._warehouse
@@ -86,9 +93,9 @@ class Bench:
                        (h * p % 1000)::DECIMAL(12,2) AS total, h + p AS n
                 FROM range({DAYS * 24}) a(h), range(100) b(p)"""
         ).to_arrow_table()
-        write_deltalake(str(self.warehouse.address(Kind.TABLE, "hourly").path), hourly)
+        write_deltalake(str(self.warehouse.address(Kind.VIEW, "hourly").path), hourly)
         self.warehouse.remember(Kind.TOPIC, "events")
-        self.warehouse.remember(Kind.TABLE, "hourly")
+        self.warehouse.remember(Kind.VIEW, "hourly")
         connection.close()
 
     def files(self, kind: Kind, name: str) -> str:
@@ -96,7 +103,7 @@ class Bench:
         return "[" + ", ".join(f"'{path}'" for path in found) + "]"
 
     def asked(self, sql: str, engine: Engine) -> Callable[[], object]:
-        return lambda: answer(self.warehouse, sql, engine=engine).rows()
+        return lambda: self.lake.sql(sql, engine=engine).rows()
 
 
 def timed(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
@@ -143,18 +150,18 @@ def small(bench: Bench, repeats: int, spark: bool) -> None:
     """A point look-up and a small group-by, warm: against DuckDB alone on the same files."""
     alone = duckdb.connect()
     alone.execute("SET TimeZone = 'UTC'")
-    files = f"read_parquet({bench.files(Kind.TABLE, 'hourly')})"
+    files = f"read_parquet({bench.files(Kind.VIEW, 'hourly')})"
     for name, query in (("point look-up", POINT), ("small group-by", SMALL_GROUP)):
         direct = query.format(view=files).replace("TIMESTAMP '", "TIMESTAMPTZ '")
         sides: dict[str, Callable[[], object]] = {
-            "headwater": bench.asked(query.format(view="table('hourly')"), "duckdb"),
+            "headwater": bench.asked(query.format(view="mv('hourly')"), "duckdb"),
             "duckdb alone": lambda direct=direct: alone.execute(direct).fetchall(),  # type: ignore[misc]
         }
         found = timed(sides, repeats * 20)
         told = f"{name}: p50 {found['headwater']:.1f} ms, DuckDB alone {found['duckdb alone']:.1f} ms"
         told += f": {found['headwater'] / found['duckdb alone']:.2f} times"
         if spark:
-            slow = timed({"spark": bench.asked(query.format(view="table('hourly')"), "spark")}, repeats)["spark"]
+            slow = timed({"spark": bench.asked(query.format(view="mv('hourly')"), "spark")}, repeats)["spark"]
             told += f"; Spark {slow:,.0f} ms"
         print(told, flush=True)
 
@@ -175,19 +182,21 @@ def large(bench: Bench, repeats: int) -> None:
 
 
 def cold(bench: Bench, repeats: int, spark: bool) -> None:
-    """`headwater query` from a cold shell."""
+    """`headwater query` from a cold shell, with the bytecode that an installed package has."""
+    bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(bench.root / "bytecode")}
     command = [str(Path(sys.executable).with_name("headwater")), "query", "--project", str(bench.root)]
     for engine in ("auto", "spark") if spark else ("auto",):
         taken, java = [], False
-        for _ in range(repeats if engine == "auto" else 1):
+        for number in range(1 + (repeats if engine == "auto" else 1)):
             begun = time.perf_counter()
             process = subprocess.Popen(
-                [*command, POINT.format(view="table('hourly')"), "--engine", engine, "--output", "ndjson"],
-                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ},
+                [*command, POINT.format(view="mv('hourly')"), "--engine", engine, "--output", "ndjson"],
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, **bytecode},
             )  # fmt: skip
             seen = Watch(process.pid)
             process.communicate()
-            taken.append(time.perf_counter() - begun)
+            if number:  # the first one compiles
+                taken.append(time.perf_counter() - begun)
             java = seen.ended() or java
             if process.returncode:
                 raise SystemExit(f"headwater query failed with {process.returncode}")

@@ -58,6 +58,7 @@ class Bench:
             encoding="utf-8",
         )
         self.lake = Lake.open(root)
+        self.spark = self.lake.spark
         self.warehouse = self.lake._warehouse
         self.rows, self.next, self.clustered = rows, rows, clustered
         self.customers = max(1, rows // PER_CUSTOMER)
@@ -73,7 +74,7 @@ class Bench:
     def _facts(self, start: int, end: int, customers: tuple[int, int] | None = None) -> DataFrame:
         low, high = customers or (0, self.customers)
         spread = F.pmod(F.xxhash64("id"), F.lit(high - low)) + low
-        return self.lake.spark.range(start, end).select(
+        return self.spark.range(start, end).select(
             "id",
             spread.cast("bigint").alias("customer"),
             F.pmod(F.xxhash64("id", F.lit(1)), F.lit(10_000)).cast("int").alias("product"),
@@ -82,7 +83,7 @@ class Bench:
         )
 
     def _dims(self, start: int, end: int, salt: int = 0) -> DataFrame:
-        return self.lake.spark.range(start, end).select(
+        return self.spark.range(start, end).select(
             "id",
             F.concat(F.lit("r"), F.pmod(F.xxhash64("id", F.lit(salt)), F.lit(50))).alias("region"),
             F.concat(F.lit("s"), F.pmod(F.xxhash64("id"), F.lit(20))).alias("segment"),

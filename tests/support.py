@@ -70,7 +70,10 @@ class Shop:
         lines = (record if isinstance(record, str) else json.dumps(record) for record in records)
         file = self.root / "landing" / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        # Whole at once: a run that goes on may look at any moment.
+        aside = self.root / f"{file.name}.part"
+        aside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        aside.replace(file)
 
     def run(self, *arguments: str) -> Answer:
         return headwater("run", "--once", "--json", "--project", self.root, *arguments)

@@ -87,6 +87,8 @@ class Code(Enum):
     NO_SEQUENCE = "A change has no value that orders it."
     NOT_INCREMENTAL = "A view can't be kept incrementally, and its policy does not let it be computed anew."
     VIEW_STALE = "A view is older than its reader accepts."
+    EXPECTATION_FAILED = "A row does not meet an expectation whose `on_violation` is `fail`."
+    NOT_LINEAR = "A @transform does more than look at single rows, and can't be run on changes."
     TRANSFORM_FAILED = "A @transform failed, or what it gives can't be kept."
 
     # queries

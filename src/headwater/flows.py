@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import Code, IntegrityError
-from headwater.model import Mark, Version
+from headwater.model import Kind, Mark, Version
 from headwater.storage import Files
 
 if TYPE_CHECKING:
@@ -200,6 +200,8 @@ class Landed:
     version: Version
     rows: int | None = None
     rejected: int = 0
+    checks: Mapping[str, Any] | None = None
+    """What a table's watermark and expectations have counted by now."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,21 @@ class StepDone:
     positions: Positions
     landed: Landed
     recovered: bool = False
+
+
+def flow_name(name: str, kind: Kind = Kind.TOPIC) -> str:
+    """The flow that keeps a relation."""
+    return f"{kind.plural}.{name}"
+
+
+def wait_for_commits(committed: threading.Condition | None, stopping: threading.Event, seconds: float) -> None:
+    """Until another flow of this process has committed, it is time to stop, or the time is over."""
+    if committed is None:
+        stopping.wait(seconds)
+        return
+    with committed:
+        if not stopping.is_set():
+            committed.wait(seconds)
 
 
 class Steps(Protocol):

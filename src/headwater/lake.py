@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import Code, ProjectError, UsageError, did_you_mean
+from headwater.flows import flow_name
 from headwater.formats.base import Address, SparkTable
 from headwater.model import Kind
 from headwater.project.check import check_project
@@ -16,6 +17,7 @@ from headwater.project.definition import Project
 from headwater.project.loader import load_project
 from headwater.relations import MaterializedView, Relation
 from headwater.runtime.settings import Settings
+from headwater.sparkerrors import keep_words
 from headwater.sql.names import FUNCTIONS, resolve
 from headwater.sql.references import parse_reference
 from headwater.warehouse import Warehouse
@@ -51,7 +53,8 @@ class Lake:
     def __enter__(self) -> Lake:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        keep_words(error)
         self.close()
 
     @property
@@ -189,6 +192,7 @@ class Lake:
         """Run dead letters through today's pipeline; says per topic what came through."""
         from dataclasses import asdict
 
+        from headwater.runtime.letting_in import let_in
         from headwater.runtime.replaying import replay
 
         letters = self._letters(topic)
@@ -197,10 +201,16 @@ class Lake:
             for one in map(letters.find, ids):
                 chosen.setdefault(str(one["topic"]), []).append(str(one["id"]))
         else:
-            known = self._warehouse.project.topics
+            project = self._warehouse.project
+            known = {*project.topics, *(flow_name(table, Kind.TABLE) for table in project.tables)}
             topics = [topic] if topic is not None else [name for name in letters.topics() if name in known]
             chosen = {name: list(ids) for name in topics}
-        return [asdict(replay(self._warehouse, name, ids=some, reason=reason)) for name, some in chosen.items()]
+        done = []
+        for name, some in chosen.items():
+            _, of_table, table = name.partition("tables.")
+            again, what = (let_in, table) if of_table else (replay, name)
+            done.append(asdict(again(self._warehouse, what, ids=some, reason=reason)))
+        return done
 
     def drop_dead_letters(self, topic: str | None = None, *, ids: Sequence[str] = (), reason: str | None = None) -> int:
         """Forget dead letters for good; returns how many."""
@@ -218,8 +228,11 @@ class Lake:
     def _letters(self, topic: str | None) -> DeadLetters:
         from headwater.deadletters import DeadLetters
 
-        if topic is not None and topic not in self._warehouse.names(Kind.TOPIC):
-            raise self._warehouse.unknown(Kind.TOPIC, topic)
+        kind, name = Kind.TOPIC, topic
+        if topic is not None and topic.startswith("tables."):
+            kind, name = Kind.TABLE, topic.partition(".")[2]
+        if name is not None and name not in self._warehouse.names(kind):
+            raise self._warehouse.unknown(kind, name)
         return DeadLetters(self.spark, self._warehouse.around)
 
     # --- work

@@ -11,6 +11,7 @@ from headwater.formats.base import Capability, SparkTable
 from headwater.model import At, Commit, Kind, Version
 from headwater.spec import Relation as Spec
 from headwater.spec import Table, Topic, layout_of
+from headwater.tables.tally import Tally
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -70,6 +71,11 @@ class Relation:
 
         from headwater.runtime.restoring import restore
 
+        if self.kind is not Kind.TABLE:
+            hint = "a topic keeps what came, a view follows its query: read an earlier version of it instead"
+            raise UsageError(
+                Code.USAGE, f"{self.kind.value} '{self.name}' can't be restored: only tables can", hint=hint
+            )
         return asdict(restore(self._warehouse, self.name, at, do=do))
 
     def replay(self, into: str, until: At | None = None) -> dict[str, Any]:
@@ -213,6 +219,9 @@ class Relation:
         }
         if self.kind is Kind.TOPIC:
             found["schemas"] = self.schemas()
+        checks = Tally(self._warehouse.files, f"{self.kind.plural}.{self.name}").told()
+        if self.kind is Kind.TABLE and checks is not None:
+            found["checks"] = checks
         if table.format.can(Capability.FILES):
             files = table.files()
             found |= {

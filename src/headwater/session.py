@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
 
 from headwater import connectors
 from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
@@ -38,7 +40,11 @@ TIME = {
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
 }
 
+_STOPPING = "10s"
+"""How long a streaming query may take to end its batch when Spark is stopped."""
+
 _opening = threading.RLock()
+_lying: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,18 @@ def is_running() -> bool:
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None
+
+
+def end_queries(spark: SparkSession) -> None:
+    """Stop the streaming queries that still run, each at the end of its batch if that comes soon."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    with suppress(Py4JError, PySparkException, OSError):
+        for query in spark.streams.active:
+            query._jsq.sparkSession().conf().set("spark.sql.streaming.stopTimeout", _STOPPING)
+            with suppress(Py4JError, PySparkException):
+                query.stop()
 
 
 def close_session(spark: SparkSession) -> None:
@@ -331,10 +349,17 @@ def _end_gateway() -> None:
         return
     SparkContext._gateway = None
     SparkContext._jvm = None
-    gateway.shutdown()
+    with suppress(Exception):  # py4j raises whatever it met; the process is ended in any case
+        gateway._gateway_client.shutdown_gateway()
     if gateway.proc is not None:
+        # Before the connections: it closes its ends of them, and whoever still reads from one lets go of it.
         gateway.proc.stdin.close()
-        gateway.proc.wait()
+        try:
+            gateway.proc.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            gateway.proc.kill()
+            gateway.proc.wait()
+    gateway.shutdown_callback_server()
 
 
 def _join(needs: SessionNeeds, chosen: Mapping[str, str], jars: list[Path]) -> SparkSession:
@@ -364,6 +389,18 @@ def _join(needs: SessionNeeds, chosen: Mapping[str, str], jars: list[Path]) -> S
     return session
 
 
+def gathered(frame: DataFrame) -> pa.Table:
+    """All rows of a frame, in this process: the way back of `local_frame`."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    known = lying(frame)
+    if known is not None:
+        return known
+    batches = frame._collect_as_arrow()
+    return pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()
+
+
 def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """A few rows of this process as a frame that lies in the JVM, without a Python worker."""
     import pyarrow as pa
@@ -376,4 +413,11 @@ def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
             writer.write_table(rows)
         jvm: Any = spark._jvm
         batches = jvm.PythonSQLUtils.readArrowStreamFromFile(file.name)
-        return DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, schema.json(), spark._jsparkSession), spark)
+        frame = DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, schema.json(), spark._jsparkSession), spark)
+    _lying[frame] = rows
+    return frame
+
+
+def lying(frame: DataFrame) -> pa.Table | None:
+    """The rows of a frame that `local_frame` made, without asking Spark; None of any other."""
+    return _lying.get(frame)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 from headwater.errors import Code, HeadwaterError, TerminalError, TransientError
@@ -32,6 +33,18 @@ def as_headwater_error(error: BaseException) -> HeadwaterError:
         f"{type(error).__name__}: {error}",
         hint="this is a defect in Headwater; .headwater/logs has the details",
     )
+
+
+def keep_words(error: BaseException | None) -> None:
+    """Let an error of Spark's say what it says also when Spark has gone: it would ask it for its words."""
+    if "pyspark" not in sys.modules or error is None:
+        return
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors.exceptions.captured import CapturedException
+
+    if isinstance(error, (CapturedException, Py4JJavaError)):
+        words = str(error)
+        error.__class__ = type(type(error).__name__, (type(error),), {"__str__": lambda self: words})
 
 
 def reason(error: Any) -> str:

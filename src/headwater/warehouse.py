@@ -21,7 +21,7 @@ from headwater.model import WEIGHT, At, Kind
 from headwater.objectstores import storage_needs
 from headwater.progress import byte_bar, say
 from headwater.project.definition import Project
-from headwater.session import SessionNeeds, activate, close_session, is_running, open_session
+from headwater.session import SessionNeeds, activate, close_session, end_queries, is_running, open_session
 from headwater.sources.table.config import TableSource
 from headwater.spec import Relation, Topic, View
 from headwater.spec.base import placed
@@ -170,6 +170,12 @@ class Warehouse:
             return table.changes(first, last)
         from headwater.formats.frames import diff
 
+        query = unordered(record.shown)
+        if first is not None and query.args.get("limit") is None and query.args.get("offset") is None:
+            # Row by row: what changed in hidden columns alone has come and gone alike, and cancels out.
+            weighted = query.select(quoted_column(WEIGHT)).sql(dialect="spark")
+            seen = shown(table.changes(first, last), weighted)
+            return diff(seen.where(seen[WEIGHT] < 0).drop(WEIGHT), seen.where(seen[WEIGHT] > 0).drop(WEIGHT))
         new = shown(table.read(last), record.shown)
         return diff(new.limit(0) if first is None else shown(table.read(first), record.shown), new)
 
@@ -237,6 +243,8 @@ class Warehouse:
 
     def close(self) -> None:
         """Let go of everything; a Spark that was there before is left running."""
+        if self._spark is not None and self._started_spark:
+            end_queries(self._spark)  # outside of the lock: their last batches may ask this warehouse for something
         with self._lock:
             if self._spark is not None and self._started_spark:
                 close_session(self._spark)
@@ -265,11 +273,12 @@ def quoted_column(name: str) -> exp.Column:
 def shown(stored: DataFrame, sql: str) -> DataFrame:
     """What a query over STORED makes of the stored rows; of a version before a column was added, without that."""
     given: dict[str, Any] = {STORED: stored}
-    text = _without_later_columns(sql, stored.columns)
+    text = without_later_columns(sql, stored.columns)
     return stored.sparkSession.sql(text.replace(STORED, "{" + STORED + "}"), **given)
 
 
-def _without_later_columns(sql: str, columns: Iterable[str]) -> str:
+def without_later_columns(sql: str, columns: Iterable[str]) -> str:
+    """What is shown of a version from before some columns were added."""
     query = sqlglot.parse_one(sql, dialect="spark")
     known = {name.lower() for name in columns}
     asked = query.expressions if isinstance(query, exp.Select) else []

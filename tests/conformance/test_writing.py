@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,6 +102,22 @@ def test_creating_twice_is_refused(lab: Lab) -> None:
     with pytest.raises(HeadwaterError) as caught:
         table.create(table.schema())
     assert caught.value.code is Code.ALREADY_EXISTS
+
+
+@pytest.mark.capability(Capability.APPEND)
+def test_folders_of_a_creation_that_was_killed_are_no_table(lab: Lab) -> None:
+    whole, address = lab.table(), lab.address()
+    name, other = (re.split(r"[./]", str(each))[-1] for each in (whole.address, address))
+    [made] = [folder for folder in Path(lab.around.warehouse).rglob(name) if folder.is_dir()]
+    for folder in (made, *made.rglob("*")):
+        if folder.is_dir():
+            Path(str(folder).replace(name, other)).mkdir()
+    table = lab.open(address)
+    assert not table.exists()
+    table.create(lab.frame([]).schema)
+    table.append(lab.frame([BOB]))
+    assert rows(table.read()) == rows(lab.frame([BOB]))
+    table.drop()
 
 
 @pytest.mark.capability(Capability.APPEND)

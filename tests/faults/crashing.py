@@ -1,20 +1,44 @@
-"""A runner that kills itself: `crashing.py PROJECT before|after|inside|never NUMBER`.
+"""A runner that kills itself: `crashing.py PROJECT before|after|inside|never NUMBER [WORD]`.
 
 `before` and `after` the commit of that number, counted over all flows; `inside`: so many milliseconds after the first
-commit began. The kill is SIGKILL: nothing is tidied up.
+commit began. With WORD only commits to tables with it in their address count. It is SIGKILL: nothing is tidied up.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from headwater.formats.base import LightTable, SparkTable
 from headwater.lake import Lake
+from headwater.tables.apply import input as versions
+
+WAYS = ((SparkTable, "append"), (SparkTable, "upsert"), (SparkTable, "replace"))
+WAYS += ((LightTable, "append"), (LightTable, "upsert"))
+
+
+def crashing(root: Path, when: str, number: int, word: str = "") -> subprocess.CompletedProcess[str]:
+    """Run it, in a process of its own."""
+    command = [sys.executable, "-m", "tests.faults.crashing", str(root), when, str(number), word]
+    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+
+
+def killed(root: Path, when: str, number: int, word: str = "") -> None:
+    """Run it until it has killed itself."""
+    ended = crashing(root, when, number, word)
+    assert ended.returncode == -signal.SIGKILL, f"{when} {number}: {ended.stdout}{ended.stderr}"
+
+
+def ended(root: Path) -> None:
+    """Run it to its end."""
+    last = crashing(root, "never", 0)
+    assert last.returncode == 0, last.stdout + last.stderr
 
 
 def die() -> None:
@@ -22,18 +46,19 @@ def die() -> None:
 
 
 class Crash:
-    """Stands before and after every append, by Spark and by the light libraries."""
+    """Stands before and after every commit, by Spark and by the light libraries."""
 
-    def __init__(self, when: str, number: int) -> None:
+    def __init__(self, when: str, number: int, word: str = "") -> None:
         self._when = when
         self._number = number
+        self._word = word
         self._count = 0
         self._lock = threading.Lock()
 
-    def around(self, append: Callable[..., int]) -> Callable[..., int]:
+    def around(self, write: Callable[..., int]) -> Callable[..., int]:
         def crashing(table: Any, *arguments: Any, **named: Any) -> int:
-            if "dead_letters" in str(table.address):
-                return append(table, *arguments, **named)
+            if "dead_letters" in str(table.address) or self._word not in str(table.address):
+                return write(table, *arguments, **named)
             with self._lock:
                 self._count += 1
                 mine = self._count
@@ -41,7 +66,7 @@ class Crash:
                 die()
             if self._when == "inside" and mine == 1:
                 threading.Timer(self._number / 1000, die).start()
-            version = append(table, *arguments, **named)
+            version = write(table, *arguments, **named)
             if self._when == "after" and mine >= self._number:  # that very one may have failed, and is tried again
                 die()
             return version
@@ -49,10 +74,11 @@ class Crash:
         return crashing
 
 
-def main(project: str, when: str, number: int) -> int:
-    crash = Crash(when, number)
-    SparkTable.append = crash.around(SparkTable.append)  # type: ignore[method-assign]
-    LightTable.append = crash.around(LightTable.append)  # type: ignore[method-assign]
+def main(project: str, when: str, number: int, word: str) -> int:
+    crash = Crash(when, number, word)
+    for kind, way in WAYS:
+        setattr(kind, way, crash.around(getattr(kind, way)))
+    versions.STEP_ROWS = 1  # every version of a topic is a step of the tables that apply it
     with Lake.open(project) as lake:
         reports = lake.run(once=True)
     for report in reports:
@@ -61,4 +87,4 @@ def main(project: str, when: str, number: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))

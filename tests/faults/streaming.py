@@ -7,11 +7,7 @@ milliseconds after the first of them began. It is SIGKILL: nothing is tidied up.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,32 +16,7 @@ from pyspark.sql import DataFrame
 from headwater.formats.base import SparkTable
 from headwater.formats.registry import FORMATS
 from headwater.lake import Lake
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def crashing(write: Callable[..., int], when: str, number: int, word: str) -> Callable[..., int]:
-    """A way to write that dies on the way."""
-    lock, count = threading.Lock(), [0]
-
-    def crash(table: Any, *arguments: Any, **named: Any) -> int:
-        if word not in str(table.address):
-            return write(table, *arguments, **named)
-        with lock:
-            count[0] += 1
-            mine = count[0]
-        if when == "before" and mine == number:
-            die()
-        if when == "inside" and mine == 1:
-            threading.Timer(number / 1000, die).start()
-        version = write(table, *arguments, **named)
-        if when == "after" and mine >= number:
-            die()
-        return version
-
-    return crash
+from tests.faults.crashing import Crash
 
 
 def copied(lake: Lake, stream: DataFrame, into: str) -> Any:
@@ -57,7 +28,7 @@ def copied(lake: Lake, stream: DataFrame, into: str) -> Any:
 
 def main(project: str, when: str, number: int, word: str) -> int:
     for name in ("append", "upsert"):
-        setattr(SparkTable, name, crashing(getattr(SparkTable, name), when, number, word))
+        setattr(SparkTable, name, Crash(when, number, word).around(getattr(SparkTable, name)))
     with Lake.open(project) as lake:
         files = lake.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
         landing = str(Path(project) / "landing")

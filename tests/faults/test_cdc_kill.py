@@ -4,20 +4,17 @@ restarted: its topics tell the tables exactly."""
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from headwater.lake import Lake
+from tests.faults.crashing import ended, killed
 from tests.services.postgres import server
 from tests.sources.cdc_workload import SETUP, TABLES, Writers, expected, found
 from tests.support import COLD
 
-SCRIPT = Path(__file__).with_name("crashing.py")
 TOPICS = {"customers_delta": ("customers", "delta"), "visits_delta": ("visits", "delta")}
 TOPICS |= {"lines_iceberg": ("lines", "iceberg")}
 
@@ -44,20 +41,13 @@ def test_kills_lose_and_double_no_change(tmp_path: Path, seed: int) -> None:
         writers = Writers(dsn, seed, number=2, pause=0.05)
         try:
             for when, number in kills:
-                ended = _run(tmp_path, when, number)
-                assert ended.returncode == -signal.SIGKILL, f"{when} {number}: {ended.stdout}{ended.stderr}"
+                killed(tmp_path, when, number)
                 postgres.stop(rng.choice(["fast", "immediate"]))
                 postgres.start()
         finally:
             writers.stop()
-        ended = _run(tmp_path, "never", 0)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
+        ended(tmp_path)
         wanted = expected(dsn)
         with Lake.open(tmp_path) as lake:
             for topic, (table, _) in TOPICS.items():
                 assert found(lake, topic, table) == wanted[table], f"seed {seed}, {kills}: {topic}"
-
-
-def _run(root: Path, when: str, number: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), str(root), when, str(number)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)

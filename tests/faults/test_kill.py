@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from headwater.formats.registry import FORMATS
 from headwater.lake import Lake
+from tests.faults.crashing import ended, killed
 from tests.services.kafka import broker
 from tests.services.postgres import server
 from tests.support import COLD
@@ -35,7 +33,6 @@ STORE = (
     "CREATE TABLE events (global_position bigserial PRIMARY KEY, data jsonb, tx xid8 DEFAULT pg_current_xact_id());"
     "CREATE INDEX ON events (tx, global_position)"
 )
-SCRIPT = Path(__file__).with_name("crashing.py")
 
 
 @pytest.mark.timeout(900)
@@ -57,11 +54,9 @@ def _through_kills(tmp_path: Path, rng: random.Random, late: psycopg.Connection[
     kills = [("before", rng.randint(2, 4)), ("inside", rng.randint(300, 2500)), ("after", rng.randint(2, 4))]
     rng.shuffle(kills)
     for when, number in kills:
-        ended = _run(tmp_path, when, number)
-        assert ended.returncode == -signal.SIGKILL, f"{when} {number}: {ended.stdout}{ended.stderr}"
+        killed(tmp_path, when, number)
         late.commit()
-    ended = _run(tmp_path, "never", 0)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    ended(tmp_path)
     expected = Counter({f"{file}-{n}": 1 for file in range(FILES) for n in range(3)})
     with Lake.open(tmp_path) as lake:
         for name in FORMATS.names():
@@ -105,8 +100,3 @@ def _project(root: Path, brokers: str, dsn: str) -> None:
     lines += [f"  store_tx: {{{store}, columns: {{{plain}, transaction: tx}}}}"]
     lines += [f"  clicks: {{type: kafka, brokers: '{brokers}', topic: clicks, max_rows: 10}}", "topics:", topics]
     (root / "headwater.yml").write_text("\n".join(lines) + "\n")
-
-
-def _run(root: Path, when: str, number: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), str(root), when, str(number)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)

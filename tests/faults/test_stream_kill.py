@@ -16,7 +16,6 @@ from headwater.lake import Lake
 from tests.support import COLD
 
 FILES, ROWS = 2, 4
-SCRIPT = Path(__file__).with_name("streaming.py")
 CODE = """\
 from pyspark.sql import functions as F
 from headwater import transform
@@ -70,5 +69,5 @@ def _project(root: Path) -> None:
 
 
 def _run(root: Path, when: str, number: int, word: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), str(root), when, str(number), word]
+    command = [sys.executable, "-m", "tests.faults.streaming", str(root), when, str(number), word]
     return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)

@@ -57,9 +57,9 @@ def test_a_cycle_is_named(find: Find) -> None:
             "tables.t.apply.delete_when",
         ),
         (
-            "tables: {t: {sql: 'select a from orders', watermark: {column: b, delay: 5m}}}",
-            Code.INVALID_VALUE,
-            "the query has no column 'b'; known: a",
+            "tables: {t: {sql: 'select a from orders', expect: {b_known: {check: b IS NOT NULL}}}}",
+            Code.INVALID_SQL,
+            "the table has no column 'b'; known: a",
         ),
         ("tables: {t: {sql: select a from orders, keys: [aa]}}", Code.INVALID_VALUE, "no column 'aa'"),
         ("views: {v: {sql: select a from orders, partition_by: [b]}}", Code.INVALID_VALUE, "no column 'b'"),

@@ -14,14 +14,44 @@ from tests.support import headwater
 
 PROJECT = """\
 name: shop
+code: shop.py
 sources: {landing: {type: files, path: ./landing}}
 topics:
   log: {from: landing, partition_by: [day]}
 tables:
   people: {format: FORMAT, from: topic('log'), partition_by: [region], apply: {keys: [id], sequence_by: n}}
+  seen: {sql: "SELECT v.id, v.n FROM stream(topic('log')) v LEFT JOIN table('people') p ON p.id = v.id WHERE v.n > 1"}
+  totals: {sql: "SELECT id, count(*) AS k FROM stream(topic('log')) GROUP BY id"}
+  sliced: {transform: thin}
+  named: {transform: first}
 views:
   counted: {sql: "SELECT region, count(*) AS n FROM table('people') GROUP BY region"}
 """
+CODE = """\
+from headwater import transform
+
+
+@transform
+def thin(log):
+    return log.select("id")
+
+
+@transform
+def thick(log):
+    return log.select("id", "n")
+
+
+@transform
+def first(people):
+    return people.where("n = 1")
+
+
+@transform
+def second(people):
+    return people.where("n = 2")
+"""
+MADE = [(Kind.TOPIC, "log"), (Kind.VIEW, "counted")]
+MADE += [(Kind.TABLE, name) for name in ("people", "seen", "totals", "sliced", "named")]
 
 
 class Planning:
@@ -32,9 +62,10 @@ class Planning:
         (root / "landing").mkdir()
         self.before = PROJECT.replace("FORMAT", format)
         (root / "headwater.yml").write_text(self.before, encoding="utf-8")
+        (root / "shop.py").write_text(CODE, encoding="utf-8")
         with Lake.open(root) as lake:
             warehouse = lake._warehouse
-            for kind, name in ((Kind.TOPIC, "log"), (Kind.TABLE, "people"), (Kind.VIEW, "counted")):
+            for kind, name in MADE:
                 warehouse.remember(kind, name)
 
     def after(self, old: str, new: str) -> dict[str, dict[str, object]]:
@@ -56,11 +87,22 @@ class Planning:
         ("[day]", "[hour]", "topics.log", "rebuild", 'partition_by: ["day"] → ["hour"] (the table is made anew)'),
         ("keys: [id]", "keys: [id, n]", "tables.people", "rebuild", 'apply.keys: ["id"] → ["id", "n"]'),
         ("sequence_by: n", "sequence_by: m", "tables.people", "rebuild", "apply.sequence_by"),
-        ("n}", "n, history: all}", "tables.people", "rebuild", "apply.history: latest → all"),
-        ("n}", "n, tombstones: 1d}", "tables.people", "change", "apply.tombstones: 7d → 1d"),
-        ("n}", "n, delete_when: gone}", "tables.people", "rebuild", "its rows are made anew"),
+        ("by: n}", "by: n, history: all}", "tables.people", "rebuild", "apply.history: latest → all"),
+        ("by: n}", "by: n, tombstones: 1d}", "tables.people", "change", "apply.tombstones: 7d → 1d"),
+        ("by: n}", "by: n, delete_when: gone}", "tables.people", "rebuild", "its rows are made anew"),
         ("format: delta", "format: iceberg", "tables.people", "rebuild", "format: delta → iceberg"),
-        ("count(*)", "sum(n)", "views.counted", "rebuild", "sql: "),
+        ("count(*) AS n", "sum(n) AS n", "views.counted", "rebuild", "sql: "),
+        ("v.n > 1", "v.n > 2", "tables.seen", "change", "what is there stays as it is"),
+        ("v.id, v.n F", "v.id, v.n, p.region F", "tables.seen", "change", "NULL in the rows that are there"),
+        ("v.n > 1", "v.n > 3", "tables.seen", "change", "headwater flow rebuild tables.seen --yes would make all"),
+        ("v.id, v.n F", "v.id, v.n AS m F", "tables.seen", "rebuild", "its rows are made anew"),
+        ("v.id, v.n F", "DISTINCT v.id, v.n F", "tables.seen", "rebuild", "its rows are made anew"),
+        ("LEFT JOIN table('people')", "FULL JOIN table('people')", "tables.seen", "rebuild", "sql: "),
+        ("table('people') p ON", "stream(table('people')) p ON", "tables.seen", "rebuild", "sql: "),
+        ("count(*) AS k", "count(n) AS k", "tables.totals", "rebuild", "its rows are made anew"),
+        ('sql: "SELECT id, count', 'description: x, sql: "SELECT id, count', "tables.totals", "change", "nothing has"),
+        ("transform: thin", "transform: thick", "tables.sliced", "change", "from the next step on"),
+        ("transform: first", "transform: second", "tables.named", "rebuild", "its rows are made anew"),
         ("views:\n", "views:\n  more: {sql: SELECT 1 AS one}\n", "views.more", "create", "it is not there yet"),
     ],
 )
@@ -110,8 +152,9 @@ def test_keys_and_order_of_applied_changes_are_checked_against_declared_columns(
     text = PROJECT.replace("FORMAT", "delta").replace(
         "path: ./landing", 'path: ./landing, schema: "id bigint, m bigint"'
     )
+    (tmp_path / "shop.py").write_text(CODE, encoding="utf-8")
     (tmp_path / "headwater.yml").write_text(text.replace("keys: [id]", "keys: [idd]"), encoding="utf-8")
     answer = headwater("check", "--json", "--project", tmp_path)
     found = {(one["code"], one["path"], one["line"]): one for one in answer.json["problems"]}
-    assert ("INVALID_VALUE", "tables.people.apply.keys", 6) in found
-    assert ("INVALID_VALUE", "tables.people.apply.sequence_by", 6) in found
+    assert ("INVALID_VALUE", "tables.people.apply.keys", 7) in found
+    assert ("INVALID_VALUE", "tables.people.apply.sequence_by", 7) in found

@@ -81,3 +81,16 @@ def test_memory_is_bounded_in_duckdb(lake: Warehouse) -> None:
         answer(lake, heavy, engine="duckdb", limits=Limits(memory=8 * 1024 * 1024, seconds=60)).rows()
     assert caught.value.code is Code.QUERY_LIMIT
     assert "memory" in str(caught.value)
+
+
+def test_a_large_result_is_never_held_whole(lake: Warehouse) -> None:
+    """Ten million rows of 240 MB pass through; what is held meanwhile is bounded."""
+    import pyarrow as pa
+
+    before, most, size, rows = pa.total_allocated_bytes(), 0, 0, 0
+    result = answer(lake, "SELECT a.id, b.id AS other, a.amount FROM events a, events b", engine="duckdb")
+    for batch in result.batches():
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert rows == 3200 * 3200
+    assert size > 200 * 1024**2 and most < 100 * 1024**2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime, timezone
@@ -12,6 +13,7 @@ import pytest
 from headwater.errors import HeadwaterError
 from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
+from headwater.lake import Lake
 from headwater.model import Kind
 from headwater.query.answering import answer
 from headwater.spec import Layout
@@ -66,6 +68,8 @@ def test_every_format_evolved_and_changed(lake: Warehouse) -> None:
     fill(lake, "things", SCHEMA, [[row(n) for n in range(8)], [row(n, None, None) for n in range(8, 12)]], layout)
     table = lake.table(Kind.TABLE, "things")
     before = answer(lake, "SELECT count(*) AS n, sum(amount) AS s FROM things WHERE day >= '2024-01-02'")
+    then = datetime.now(timezone.utc)
+    time.sleep(0.01)  # formats count milliseconds
     if keyed:
         changed = lake.spark.createDataFrame(
             [(*row(3, "z", "9.99"), False), (*row(5), True)], f"{SCHEMA}, _deleted boolean"
@@ -82,6 +86,11 @@ def test_every_format_evolved_and_changed(lake: Warehouse) -> None:
     assert same(lake, "SELECT day, part, count(*) AS n, max(extra) AS e FROM things GROUP BY day, part") == "duckdb"
     (version,) = before.versions.values()
     assert same(lake, f"SELECT * FROM things VERSION AS OF {version}") == "duckdb"
+    assert same(lake, f"SELECT * FROM things TIMESTAMP AS OF '{then.isoformat()}'") == "duckdb"
+    earlier = answer(lake, f"SELECT * FROM things TIMESTAMP AS OF '{then.isoformat()}'")
+    assert earlier.versions == before.versions and len(earlier.rows()) == 12
+    moved = answer(lake, f"SELECT CAST(sum(_weight) AS INT) AS n FROM changes('things', {version})").rows()
+    assert moved == [{"n": len(answer(lake, "SELECT id FROM things").rows()) - 12}]
 
 
 def test_deletion_vectors_and_merge_on_read(spark: SparkSession, tmp_path: Path) -> None:
@@ -123,6 +132,52 @@ def test_a_view_is_read_as_it_is_shown(spark: SparkSession, tmp_path: Path) -> N
     with pytest.raises(HeadwaterError, match="no column 'part'"):
         answer(lake, "SELECT part FROM things")
     lake.close()
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg", "parquet"])
+def test_what_is_shown_of_a_version_before_a_column_was_added(spark: SparkSession, tmp_path: Path, format: str) -> None:
+    lake = project(tmp_path, format)
+    fill(lake, "things", "id int, part string", [[(1, "a"), (2, "b")]])
+    table = lake.table(Kind.TABLE, "things")
+    before = table.version()
+    wider = lake.spark.createDataFrame([(3, "a", 7)], "id int, part string, extra int")
+    table.evolve(wider.schema)
+    table.append(wider)
+    after = table.version()
+    record = lake.record(Kind.TABLE, "things")
+    assert record is not None
+    lake.state.put(replace(record, hidden=("part",), shown=f"SELECT `id`, `extra` FROM {STORED} ORDER BY `id` DESC"))
+    assert same(lake, "SELECT * FROM things") == "duckdb"
+    assert same(lake, f"SELECT * FROM things VERSION AS OF {before}") == "duckdb"
+    assert answer(lake, f"SELECT * FROM things VERSION AS OF {before}").columns == ["id"]
+    with pytest.raises(HeadwaterError, match="extra"):
+        answer(lake, f"SELECT extra FROM things VERSION AS OF {before}")
+    changes = lake.changes(Kind.TABLE, "things", start=before, end=after).collect()
+    assert [row.asDict() for row in changes] == [{"id": 3, "extra": 7, "_weight": 1}]
+    lake.close()
+
+
+def test_a_refreshed_view_is_seen_by_the_next_query(spark: SparkSession, tmp_path: Path) -> None:
+    """The same text again and again, from kept handles, plans and prepared statements: each time what is there now."""
+    (tmp_path / "headwater.yml").write_text(
+        "name: seen\ntables: {things: {keys: [id], schema: 'id int, n int'}}\n"
+        "views: {totals: {sql: 'SELECT count(*) AS rows, sum(n) AS n FROM things'}}\n"
+    )
+    sql = "SELECT rows, n FROM mv('totals')"
+    with Lake.open(tmp_path) as lake:
+        lake.sql("INSERT INTO things VALUES (1, 10)")
+        lake.view("totals").refresh()
+        first = lake.sql(sql)
+        for _ in range(3):
+            again = lake.sql(sql)
+            assert (again.engine, again.rows()) == ("duckdb", [{"rows": 1, "n": 10}])
+        lake.sql("INSERT INTO things VALUES (2, 20)")
+        assert lake.sql(sql).rows() == [{"rows": 1, "n": 10}]
+        lake.view("totals").refresh()
+        assert lake.sql(sql).rows() == [{"rows": 2, "n": 30}]
+        assert lake.sql(sql).arrow().to_pylist() == [{"rows": 2, "n": 30}]
+        assert first.rows() == first.rows() == [{"rows": 1, "n": 10}]  # at the version that it began with
+        assert lake.sql(sql, engine="spark").rows() == [{"rows": 2, "n": 30}]
 
 
 @pytest.mark.parametrize("format", ["delta", "parquet"])

@@ -11,6 +11,7 @@ from headwater.query import statistics
 from headwater.query.answering import answer
 from headwater.query.explaining import explain
 from headwater.spec import Layout
+from tests.query.events import DAYS, FILES, ROWS, events
 from tests.query.lab import fill, project
 
 if TYPE_CHECKING:
@@ -56,8 +57,42 @@ def test_spark_tells_what_it_has_read(spark: SparkSession, tmp_path: Path, forma
     assert (table.relation, table.reader, table.files_all, table.rows_all) == ("tables.things", "spark", 3, 30)
     assert table.files == 1 and table.rows == 10
     assert "id" in table.columns and table.columns_all == 3
+    left_out = (table.files_pruned_by_partition, table.files_pruned_by_bounds)
+    if format == "iceberg":  # its files hold the columns that it is partitioned by, and their bounds
+        assert left_out == (0, 2)
+    else:
+        assert (table.partitions, table.partitions_all, left_out) == (1, 3, (2, 0))
+    assert table.bytes is not None and table.bytes_all is not None and 0 < table.bytes < table.bytes_all
     assert {stage.name for stage in explained.stages} >= {"analyse", "plan", "run"}
+    assert any("scan" in stage.name and stage.rows == 10 for stage in explained.stages)
+    assert explained.rows_estimated is not None and explained.cost == table.bytes
     forced = explain(lake, "SELECT id FROM things WHERE id < 5", engine="spark")
     assert forced.engine == "spark" and forced.reason == "it was asked for" and not forced.analyzed
     assert forced.tables[0].conditions == ("id < 5",)
+    lake.close()
+
+
+def test_row_groups_that_spark_leaves_out(spark: SparkSession, tmp_path: Path) -> None:
+    """What is counted by footers is what Spark does: its scan gives the rows of the row groups that are left."""
+    lake = events(tmp_path)
+    lake.spark.conf.set("spark.sql.parquet.columnIndex.enabled", "false")  # no rows of a row group left out
+    for condition, files, groups, left in (
+        ("id < 150", 1, 4, 2),
+        ("day = '2024-05-01' AND name LIKE 'n1-0005%'", 1, 4, 1),
+        ("amount >= 0 AND id BETWEEN 390 AND 410", 2, 8, 2),
+        ("note IS NULL AND day = '2024-05-02'", 1, 4, 4),
+        ("id IN (5, 3000) AND reverse(name) <> 'x'", DAYS * FILES, 4 * DAYS * FILES, 2),  # Delta skips no file by IN
+    ):
+        explained = explain(lake, f"SELECT id FROM events WHERE {condition}", engine="spark", analyze=True)
+        (table,) = explained.tables
+        assert (table.files, table.row_groups_all, table.row_groups) == (files, groups, left), condition
+        assert table.row_groups_skipped_by_bounds == groups - left
+        assert table.rows == left * ROWS // 4, condition
+        assert table.rows_estimated is not None and explained.cost is not None and explained.cost > 0
+    bloomed = explain(lake, "SELECT id FROM events WHERE key = 'k050000x' AND id < 400", engine="spark", analyze=True)
+    (table,) = bloomed.tables
+    assert (table.row_groups_all, table.row_groups, table.row_groups_skipped_by_bloom_filter) == (4, 0, 4)
+    assert table.rows == 0
+    assert any("left out" in line and "by min and max" in line for line in explained.lines())
+    assert any(line.startswith("cost: bytes to be read: estimated") for line in explained.lines())
     lake.close()

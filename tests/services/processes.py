@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from headwater.cli.shop.database import free_port as free_port
 from headwater.java import find_java
 
 START_SECONDS = 90.0
@@ -17,13 +16,6 @@ START_SECONDS = 90.0
 
 def java() -> str:
     return str(find_java().home / "bin" / "java")
-
-
-def free_port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -7,15 +7,23 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
 from headwater.cli.completing import Completion
+from headwater.cli.editing import REMEMBERED, Editor
 from headwater.project.files import HOME
+from tests.conftest import TINY
 from tests.sql.lab import Bench
 from tests.support import Answer, headwater
 
@@ -73,36 +81,167 @@ def test_commands_of_the_shell(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
     assert "Tab completes" in answer.err
 
 
+UP, DOWN, FIRST, END, RIGHT = "\x1b[A", "\x1b[B", "\x1b[H", "\x1b[F", "\x1b[C"
+CTRL_C, CTRL_D = "\x03", "\x04"
+PAUSE = "\0"
+
+
+def typed(history: Path, keys: str) -> list[str]:
+    """What the prompt hands over when these keys are pressed."""
+    completion = Completion(lambda: NAMES, lambda _, name: COLUMNS[name])
+    with create_pipe_input() as pipe:
+
+        def type_them() -> None:
+            for some in keys.split(PAUSE):
+                pipe.send_text(some)
+                time.sleep(0.2)
+
+        threading.Thread(target=type_them).start()
+        return list(Editor(history, completion, input=pipe, output=DummyOutput()).entered())
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("SELECT 1;\r" + CTRL_D, ["SELECT 1;"]),
+        ("SELECT\r  ';'\r;\r\\d\rquit\rSELECT 2;\r", ["SELECT\n  ';'\n  ;", "\\d"]),
+        # The first of two lines is corrected, then the second goes on.
+        (f"SELCT 1\rFROM x{UP}{FIRST}{RIGHT * 3}E{DOWN}{END};\r{CTRL_D}", ["SELECT 1\nFROM x;"]),
+        (f"SELECT nope{CTRL_C}SELECT\r{CTRL_C}SELECT 3;\r{CTRL_D}", ["SELECT 3;"]),
+        (f"SELECT * FROM topic('ev\t');\r{CTRL_D}", ["SELECT * FROM topic('events');"]),
+        (
+            f"SELECT\r1;\rSELECT 2;\r{PAUSE}{UP}{UP}\r{CTRL_D}",
+            ["SELECT\n1;", "SELECT 2;", "SELECT\n1;"],
+        ),
+        (f"SELECT 1;\x1b\rSELECT 2;\r{CTRL_D}", ["SELECT 1;\nSELECT 2;"]),
+        ("\r  \r" + CTRL_D, []),
+    ],
+    ids=["one line", "several lines", "edited", "dropped", "completed", "brought back", "two at once", "nothing"],
+)
+def test_what_is_typed(tmp_path: Path, keys: str, expected: list[str]) -> None:
+    assert typed(tmp_path / "history", keys) == expected
+
+
+def test_history_outlives_the_shell(tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    assert typed(history, f"SELECT a\rFROM b;\r{CTRL_D}") == ["SELECT a\nFROM b;"]
+    assert history.stat().st_mode & 0o077 == 0
+    assert typed(history, f"{UP}\r{CTRL_D}") == ["SELECT a\nFROM b;"]
+
+
+def test_history_is_cut(tmp_path: Path) -> None:
+    history = FileHistory(tmp_path / "history")
+    for number in range(2 * REMEMBERED + 1):
+        history.store_string(f"SELECT {number};")
+    assert typed(tmp_path / "history", f"{UP}\r{CTRL_D}") == [f"SELECT {2 * REMEMBERED};"]
+    assert len(list(history.load_history_strings())) <= REMEMBERED + 1
+
+
 def test_at_a_terminal(bench: Bench) -> None:
     """Several lines, completion, history and an error, without a JVM: what is asked needs none."""
-    ours, theirs = pty.openpty()
-    command = [str(Path(sys.executable).with_name("headwater")), "sql", "--project", str(bench.root)]
-    environment = {**os.environ, "TERM": "dumb", "INPUTRC": os.devnull}
-    shell = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
-    os.close(theirs)
-    try:
-        expect(ours, "headwater> ")
-        os.write(ours, b"sho\t topics\n")
-        expect(ours, r"\.\.\. ")
-        os.write(ours, b";\n")
-        expect(ours, "landing.*headwater> ")
-        os.write(ours, b"SHOW TABELS;\n")
-        expect(ours, r"\^\^\^\^\^\^.*headwater> ")
-        os.write(ours, b"\\q\n")
-        assert shell.wait(20) == 0
-    finally:
-        shell.kill()
-        shell.wait()
-        os.close(ours)
-    history = (bench.root / HOME / "sql_history").read_text(encoding="utf-8")
-    assert "show topics ;\nSHOW TABELS;\n" in history
+    with Terminal(bench.root) as shell:
+        shell.expect("headwater>")
+        shell.type("sho\t topics\r")
+        shell.expect(r"\.\.\.")
+        shell.type(";\r")
+        shell.expect("landing.*headwater>")
+        shell.type("SHOW TABELS;\r")
+        shell.expect(r"\^\^\^\^\^\^.*headwater>")
+        shell.type(f"SELECT{CTRL_C}")
+        shell.expect("headwater>")
+        shell.type("\\q\r")
+        assert shell.ended() == 0
+    history = list(FileHistory(bench.root / HOME / "sql_history").load_history_strings())
+    assert history[:3] == ["\\q", "SHOW TABELS;", "show topics\n;"]
 
 
-def expect(terminal: int, pattern: str, seconds: float = 30) -> str:
-    """Read until a pattern has been printed."""
-    seen, until = "", time.monotonic() + seconds
-    while not re.search(pattern, seen, re.DOTALL):
-        assert time.monotonic() < until, f"{pattern!r} did not come; what came: {seen!r}"
-        if select.select([terminal], [], [], 0.2)[0]:
-            seen += os.read(terminal, 4096).decode("utf-8", errors="replace")
-    return seen
+ENDLESS = "SELECT sum(id % 7) AS n FROM range(1000000000000)"
+
+
+def empty_project(root: Path) -> Path:
+    conf = ", ".join(f'{key}: "{value}"' for key, value in TINY.items())  # compiled: else no task looks for a cancel
+    text = f"name: empty\nspark: {{conf: {{{conf}}}}}\ntables: {{t: {{keys: [a]}}}}\n"
+    (root / "headwater.yml").write_text(text, encoding="utf-8")
+    return root
+
+
+def test_ctrl_c_on_spark_brings_the_prompt_back(tmp_path: Path) -> None:
+    with Terminal(empty_project(tmp_path), "--engine", "spark", "--output", "csv") as shell:
+        shell.expect("headwater>")
+        shell.type("SELECT 41 + 1 AS started;\r")
+        shell.expect("42.*headwater>")
+        shell.type(f"{ENDLESS};\r")
+        time.sleep(1.5)
+        begun = time.monotonic()
+        shell.type(CTRL_C)
+        seen = shell.expect("cancelled.*headwater>")
+        assert time.monotonic() - begun < 5  # under a second where nothing else runs
+        shell.type("SELECT 42 + 1 AS again;\r")
+        seen += shell.expect("43.*headwater>")
+        assert "Traceback" not in seen and "ERROR" not in seen
+        shell.type(CTRL_D)
+        assert shell.ended() == 0
+
+
+def test_ctrl_c_while_spark_starts(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("headwater")), "query", ENDLESS, "--engine", "spark", "--project"]
+    asked = subprocess.Popen(
+        [*command, str(empty_project(tmp_path))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    until = time.monotonic() + 30
+    while not any("java" in child.name() for child in psutil.Process(asked.pid).children(recursive=True)):
+        assert asked.poll() is None and time.monotonic() < until, "no JVM was started"
+        time.sleep(0.05)
+    begun = time.monotonic()
+    asked.send_signal(signal.SIGINT)
+    out, err = asked.communicate(timeout=20)
+    assert time.monotonic() - begun < 5
+    assert (asked.returncode, out) == (130, "")
+    assert "Traceback" not in err and "ERROR" not in err
+
+
+class Terminal:
+    """`headwater sql` at a terminal of its own, which hands Ctrl-C to it as a signal."""
+
+    def __init__(self, root: Path, *options: str) -> None:
+        command = [str(Path(sys.executable).with_name("headwater")), "sql", "--project", str(root), *options]
+        self._process, self._line = pty.fork()
+        if self._process == 0:
+            os.environ.update(TERM="vt100", PROMPT_TOOLKIT_NO_CPR="1")
+            os.execv(command[0], command)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process:
+            os.kill(self._process, signal.SIGKILL)
+            os.waitpid(self._process, 0)
+        os.close(self._line)
+
+    def type(self, keys: str) -> None:
+        os.write(self._line, keys.encode())
+
+    def expect(self, pattern: str, seconds: float = 60) -> str:
+        """Read until a pattern has been printed; how the cursor moves about is left out."""
+        seen, until = "", time.monotonic() + seconds
+        while not re.search(pattern, seen, re.DOTALL):
+            assert time.monotonic() < until, f"{pattern!r} did not come; what came: {seen!r}"
+            if select.select([self._line], [], [], 0.2)[0]:
+                seen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen + os.read(self._line, 4096).decode(errors="replace"))
+        return seen
+
+    def ended(self, seconds: float = 20) -> int:
+        """Its exit code."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            try:
+                if select.select([self._line], [], [], 0.1)[0]:
+                    os.read(self._line, 4096)
+            except OSError:
+                pass  # it has closed its end
+            process, status = os.waitpid(self._process, os.WNOHANG)
+            if process:
+                self._process = 0
+                return os.waitstatus_to_exitcode(status)
+        raise AssertionError("the shell does not end")

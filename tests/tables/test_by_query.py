@@ -98,7 +98,3 @@ def test_what_cannot_be_kept_is_said(tmp_path: Path) -> None:
     assert (
         ran.code == 1 and failed["flow"] == "tables.both" and "rows of tables.visits may be changed" in failed["error"]
     )
-    waiting = "  slow: {sql: \"SELECT id, at FROM stream(topic('views'))\", watermark: {column: at, delay: 1m}}\n"
-    (shop.root / "headwater.yml").write_text(text + waiting, encoding="utf-8")
-    (note,) = headwater("check", "--json", "--project", shop.root).json["notes"]
-    assert note["code"] == "NOT_RUNNABLE_YET" and "slow" in note["message"]

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.changes.kept.choosing import kept
 from headwater.changes.operator import Moment
 from headwater.changes.query import incremental
 from headwater.changes.run import Run
+from headwater.changes.translation.refusal import NotIncremental
 from headwater.model import WEIGHT
 from headwater.session import local_frame
 from headwater.sql.references import parse_query
@@ -66,6 +68,15 @@ class Rehearsal:
             if update is not None:
                 stored.take(update.rows, appends=update.appends)
         assert stored.shown(self._spark) == as_text(self._spark.sql(text))
+
+    def require_kept(self, sql: str, falls_back: str | None) -> None:
+        """A query is kept, or refused for the reason that is known."""
+        if falls_back is None:
+            self.kept(sql)
+            return
+        with pytest.raises(NotIncremental) as refused:
+            self.kept(sql)
+        assert refused.value.told() == falls_back
 
 
 def _changed(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,17 @@ class Workload:
         found = verify_view(self.warehouse, name)
         assert found.equal, f"{name}: {found.missing} missing, {found.unexpected} unexpected: {found.examples[:6]}"
         return done
+
+    def require_equal(self, views: Mapping[str, str], falls_back: Container[str], cycles: Iterable[Changes]) -> None:
+        """Every view equals its query after every cycle, and is brought there by the change unless it falls back."""
+        self.create(views)
+        assert set(self.refused) == {name for name in views if name in falls_back}
+        moved: Counter[str] = Counter()
+        for changes in cycles:
+            self.write(changes)
+            for name in views:
+                done = self.refresh(name)
+                assert done.refresh_type != "full" or name in falls_back, (name, done)
+                moved[name] += bool(done.rows_changed)
+        print(f"cycles that changed a view: {dict(moved)}")
+        assert any(moved.values()), "no cycle changed any view"

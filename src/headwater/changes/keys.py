@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -26,10 +28,14 @@ from pyspark.sql.types import (
 )
 
 from headwater.formats.frames import column, quoted
-from headwater.session import local_frame
+from headwater.session import local_frame, lying
 
 FEW = 10_000
-"""Up to so many keys are sent to the scans as literals, where files can be pruned by them."""
+"""Up to so many keys are known here, and narrow a scan so that files can be pruned."""
+LISTED = 100
+"""Up to so many are sent one by one. Of more a scan is told the ranges in which they lie: planning a list of thousands
+takes longer than reading what it would have spared."""
+RANGES = 32
 _PLAIN = re.compile(r"[A-Za-z0-9_ .:@/-]*")
 _EXACT = (IntegralType, StringType, DateType, DecimalType, BooleanType)
 
@@ -61,6 +67,9 @@ class Keys:
 
 def keys_of(frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]) -> Keys:
     """The distinct keys of some frames, each with its own columns for them."""
+    known = _lying_keys(frames, names)
+    if known is not None:
+        return known
     found: DataFrame | None = None
     for df, columns in frames:
         one = df.select(*(column(have).alias(name) for have, name in zip(columns, names, strict=True)))
@@ -75,7 +84,32 @@ def keys_of(frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[s
     if len(rows) > FEW:
         return Keys(tuple(names), distinct)
     few = tuple(dict.fromkeys(tuple(row) for row in rows))
-    return Keys(tuple(names), _local(distinct, few), few)
+    return Keys(tuple(names), _local(distinct.sparkSession, distinct.schema, few), few)
+
+
+def _lying_keys(frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]) -> Keys | None:
+    """The keys of frames whose rows are known here, without asking Spark."""
+    found: dict[tuple[Any, ...], None] = {}
+    fields: list[StructField] | None = None
+    for df, columns in frames:
+        rows = lying(df)
+        types = [df.schema[name].dataType for name in columns]
+        made = [StructField(name, one) for name, one in zip(names, types, strict=True)]
+        same = fields is None or fields == made
+        if rows is None or not same or not all(isinstance(one, (*_EXACT, TimestampType)) for one in types):
+            return None
+        fields = made
+        arrays = [rows[name] for name in columns]
+        lists = [(_micros(one) if pa.types.is_timestamp(one.type) else one).to_pylist() for one in arrays]
+        found |= dict.fromkeys(zip(*lists, strict=True))
+    if fields is None or len(found) > FEW:
+        return None
+    few = tuple(found)
+    return Keys(tuple(names), _local(frames[0][0].sparkSession, StructType(fields), few), few)
+
+
+def _micros(instants: pa.ChunkedArray) -> pa.ChunkedArray:
+    return instants.cast(pa.timestamp("us", instants.type.tz)).cast(pa.int64())
 
 
 def narrowed(df: DataFrame, keys: Keys) -> DataFrame:
@@ -83,22 +117,22 @@ def narrowed(df: DataFrame, keys: Keys) -> DataFrame:
     if keys.few is not None:
         for at, name in enumerate(keys.columns):
             df = df.where(_among(name, df.schema[name].dataType, [key[at] for key in keys.few]))
-        if len(keys.columns) == 1:
+        if len(keys.columns) == 1 and len(keys.few) <= LISTED:
             return df
     wanted = keys.frame.select(*(column(name).alias(f"{name}#key") for name in keys.columns))
     same = [column(name).eqNullSafe(column(f"{name}#key")) for name in keys.columns]
     return df.join(F.broadcast(wanted) if keys.few is not None else wanted, _all(same), "left_semi")
 
 
-def _local(distinct: DataFrame, few: Sequence[tuple[Any, ...]]) -> DataFrame:
+def _local(spark: SparkSession, types: StructType, few: Sequence[tuple[Any, ...]]) -> DataFrame:
     """The keys as a frame that lies in the JVM: what they were computed from is not computed again."""
-    fields = [
-        StructField(f.name, LongType() if _is_instant(f.dataType) else f.dataType) for f in distinct.schema.fields
-    ]
+    fields = [StructField(f.name, LongType() if _is_instant(f.dataType) else f.dataType) for f in types.fields]
     schema = to_arrow_schema(StructType(fields))
     arrays = [pa.array([key[at] for key in few], field.type) for at, field in enumerate(schema)]
-    made = local_frame(distinct.sparkSession, pa.table(arrays, schema=schema))
-    return made.select(*(_from_literal(column(f.name), f.dataType).alias(f.name) for f in distinct.schema.fields))
+    made = local_frame(spark, pa.table(arrays, schema=schema))
+    if not any(_is_instant(f.dataType) for f in types.fields):
+        return made
+    return made.select(*(_from_literal(column(f.name), f.dataType).alias(f.name) for f in types.fields))
 
 
 def _is_instant(data_type: DataType) -> bool:
@@ -123,18 +157,31 @@ def _from_literal(value: Column, data_type: DataType) -> Column:
 
 
 def _among(name: str, data_type: DataType, few: Sequence[Any]) -> Column:
-    """Whether a column is one of a few values; with their range, by which files are pruned.
+    """Whether a column is one of some values, or, of many, lies in one of their ranges: files are pruned by it.
 
-    One text for all of them: thousands of literals one by one take longer to send than the query to run.
+    One text for all of them: literals one by one take longer to send than the query to run.
     """
     given = list(dict.fromkeys(one for one in few if one is not None))
     value = quoted(name)
     conditions = [f"{value} IS NULL"] if any(one is None for one in few) else []
-    if given:
-        low, high = (_literal(one, data_type) for one in (min(given), max(given)))
+    for first, last in _ranges(given) if len(given) > LISTED else [(min(given), max(given))] if given else []:
+        low, high = (_literal(one, data_type) for one in (first, last))
+        conditions.append(f"({value} >= {low} AND {value} <= {high})")
+    if 0 < len(given) <= LISTED:
         among = ", ".join(_literal(one, data_type) for one in given)
-        conditions.append(f"({value} >= {low} AND {value} <= {high} AND {value} IN ({among}))")
+        conditions[-1] = f"({conditions[-1]} AND {value} IN ({among}))"
     return F.expr(" OR ".join(conditions) or "FALSE")
+
+
+def _ranges(values: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """A few ranges that hold all values, parted where the gaps between two are widest."""
+    ordered = sorted(values)
+    inner = range(1, len(ordered))
+    if isinstance(ordered[0], str):  # texts have no distance
+        parted = list(inner[:: max(1, len(ordered) // RANGES)])[: RANGES - 1]
+    else:
+        parted = sorted(heapq.nlargest(RANGES - 1, inner, key=lambda at: ordered[at] - ordered[at - 1]))
+    return [(ordered[a], ordered[b - 1]) for a, b in itertools.pairwise([0, *parted, len(ordered)])]
 
 
 def _literal(value: Any, data_type: DataType) -> str:

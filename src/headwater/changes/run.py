@@ -8,16 +8,12 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from headwater.changes.keys import FEW as FEW_KEYS
-from headwater.changes.keys import Keys, keys_of
 from headwater.changes.operator import Moment, Operator, Sources, Strategy
 from headwater.formats.arrow import as_spark
-from headwater.formats.frames import column
+from headwater.formats.frames import column, has_map
 from headwater.model import WEIGHT
-from headwater.session import local_frame
+from headwater.session import gathered, local_frame, lying
 
 FEW = 20_000
 """Rows of a change up to which it comes to the driver."""
@@ -31,7 +27,6 @@ class Run:
         self._changes: dict[int, DataFrame | None] = {}
         self._held: dict[int, DataFrame | None] = {}
         self._settled: list[DataFrame] = []
-        self._rows: dict[int, pa.Table] = {}
         self._kept: list[DataFrame] = []
 
     def __enter__(self) -> Run:
@@ -75,18 +70,7 @@ class Run:
     def _lying(self, frame: DataFrame, rows: pa.Table | None) -> DataFrame:
         found = self.kept(frame) if rows is None else local_frame(frame.sparkSession, rows)
         self._settled.append(found)
-        if rows is not None:
-            self._rows[id(found)] = rows
         return found
-
-    def keys(self, frame: DataFrame, name: str) -> Keys:
-        """The keys in one column of text; of a frame that was settled, without asking Spark again."""
-        rows = self._rows.get(id(frame))
-        if rows is None:
-            return keys_of([(frame, [name])], [name])
-        few = tuple((value,) for value in dict.fromkeys(rows[name].to_pylist()))
-        keys = frame.select(column(name)).distinct()
-        return Keys((name,), keys, few if len(few) <= FEW_KEYS else None)
 
     def kept(self, frame: DataFrame) -> DataFrame:
         frame.persist(StorageLevel.MEMORY_AND_DISK)
@@ -96,10 +80,7 @@ class Run:
 
 def collected(frame: DataFrame, most: int) -> pa.Table | None:
     """A frame's rows as this process has them; None if there are more than so many."""
-    batches = frame.limit(most + 1)._collect_as_arrow()
-    if not batches:
-        return to_arrow_schema(frame.schema).empty_table()
-    rows = pa.Table.from_batches(batches)
+    rows = gathered(frame if lying(frame) is not None else frame.limit(most + 1))
     return None if rows.num_rows > most else as_spark(rows.to_reader()).read_all()
 
 
@@ -112,21 +93,13 @@ def signed(new: DataFrame, old: DataFrame) -> DataFrame:
 def consolidated(change: DataFrame) -> DataFrame:
     """Each row once, with the sum of its weights; what cancels out is gone."""
     names = [name for name in change.columns if name != WEIGHT]
-    if any(_has_map(change.schema[name].dataType) for name in names):
+    if any(has_map(change.schema[name].dataType) for name in names):
         return change  # maps can't be compared
     if not names:
         summed = change.agg(F.sum(WEIGHT).alias(WEIGHT))
     else:
         summed = change.groupBy(*map(column, names)).agg(F.sum(WEIGHT).alias(WEIGHT))
     return summed.where(column(WEIGHT) != 0)
-
-
-def _has_map(data_type: DataType) -> bool:
-    if isinstance(data_type, ArrayType):
-        return _has_map(data_type.elementType)
-    if isinstance(data_type, StructType):
-        return any(_has_map(f.dataType) for f in data_type.fields)
-    return isinstance(data_type, MapType)
 
 
 class _AsTheyAre:

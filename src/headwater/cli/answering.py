@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from headwater.runtime.door import Answers, Request, Streams
+if TYPE_CHECKING:
+    from headwater.runtime.door import Answers, Request, Streams  # the runner's side, which a command seldom is
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -33,6 +34,7 @@ def here(path: Path) -> Path:
 
 def answers(commands: Any, run: Callable[[list[str]], int]) -> Answers:
     """Runs those of the commands that are `warm`."""
+    from headwater.runtime.door import Answers
 
     def answer(request: Request) -> int:
         streams, folder = _streams.set(request.streams), _folder.set(request.folder)

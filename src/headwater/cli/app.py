@@ -1,51 +1,88 @@
-"""All commands."""
+"""All commands, each loaded when it is called: many of them need little of what the others do."""
 
 from __future__ import annotations
 
-import click
-import typer
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Any
 
-from headwater.cli import (
-    check,
-    connectors,
-    demo,
-    dlq,
-    flow,
-    formats,
-    init,
-    mv,
-    parquet,
-    plan,
-    query,
-    run,
-    schema,
-    source,
-    sql,
-    status,
-    table,
-    topic,
-)
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
+
+from headwater.cli.asking import INTERRUPTED
 from headwater.cli.output import show_error
 from headwater.errors import HeadwaterError
 from headwater.extras import require_python
-from headwater.sparkerrors import as_headwater_error
+
+COMMANDS = (
+    "init", "demo", "check", "plan", "schema", "formats", "run", "status", "query", "sql",
+    "connectors", "dlq", "flow", "mv", "parquet", "source", "table", "topic",
+)  # fmt: skip
+"""Each is a module of its name here: with `register`, or with an `app` of several commands."""
+
+
+class Commands(MutableMapping[str, Any]):
+    """Click's commands by name; one that is not looked at is not loaded."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Any] = dict.fromkeys(COMMANDS)
+
+    def __getitem__(self, name: str) -> Any:
+        if self._found[name] is None:
+            self._found[name] = _loaded(name)
+        return self._found[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._found[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+def _loaded(name: str) -> Any:
+    module = import_module(f"headwater.cli.{name}")
+    alone = typer.Typer()
+    if hasattr(module, "register"):
+        module.register(alone)
+    else:
+        alone.add_typer(module.app, name=name)
+    return get_group(alone).commands[name]
+
+
+class Headwater(TyperGroup):
+    """The command above all commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = Commands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
 
 app = typer.Typer(
+    cls=Headwater,
     help="A streaming lakehouse on Spark: event streams in, exact and current tables and views out.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for _module in (init, demo, check, plan, schema, formats, run, status, query, sql):
-    _module.register(app)
-app.add_typer(connectors.app, name="connectors")
-app.add_typer(dlq.app, name="dlq")
-app.add_typer(flow.app, name="flow")
-app.add_typer(mv.app, name="mv")
-app.add_typer(parquet.app, name="parquet")
-app.add_typer(source.app, name="source")
-app.add_typer(table.app, name="table")
-app.add_typer(topic.app, name="topic")
+
+
+@app.callback()
+def _headwater() -> None:
+    """Nothing is done before a command."""
+
+
+# Typer may have a Click of its own inside, whose errors are not those of the one that is installed.
+_WrongUse: type[Any] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 
 def execute(arguments: list[str]) -> int:
@@ -58,12 +95,14 @@ def execute(arguments: list[str]) -> int:
     except HeadwaterError as error:
         show_error(error, as_json=as_json)
         code = error.exit_code
-    except click.ClickException as error:
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except _WrongUse as error:
         error.show()
         code = error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        code = 130
     except Exception as caught:
+        from headwater.sparkerrors import as_headwater_error
+
         error_of_ours = as_headwater_error(caught)
         show_error(error_of_ours, as_json=as_json)
         code = error_of_ours.exit_code

@@ -19,7 +19,8 @@ from headwater.runtime.hello import Hello, socket_of
 
 PATIENCE = 2.0
 """Seconds that a runner may take to say who it is; a paused one never does."""
-CANCELLED = 130
+INTERRUPTED = 130
+"""The exit code of what Ctrl-C has ended."""
 
 
 def ask(arguments: Sequence[str]) -> int | None:
@@ -27,7 +28,7 @@ def ask(arguments: Sequence[str]) -> int | None:
     try:
         return _ask(arguments)
     except KeyboardInterrupt:
-        return CANCELLED  # the line has been closed, which tells the runner
+        return INTERRUPTED  # the line has been closed, which tells the runner
 
 
 def _ask(arguments: Sequence[str]) -> int | None:
@@ -62,7 +63,7 @@ def _ask(arguments: Sequence[str]) -> int | None:
 
 def _option(arguments: Sequence[str], name: str) -> str | None:
     """The value of an option, as far as that can be told without knowing the command."""
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=False):
         if word == name:
             return following
         if word.startswith(f"{name}="):

@@ -15,9 +15,9 @@ from headwater.lake import Lake
 
 app = typer.Typer(help="Dead letters: events that could not be taken in.", no_args_is_help=True)
 
-Topic = Annotated[str | None, typer.Option("--topic", help="Only this topic's.")]
+Topic = Annotated[str | None, typer.Option("--topic", help="Only this topic's, or a table's: tables.x.")]
 Reason = Annotated[
-    str | None, typer.Option("--reason", help="Only those of a reason: decode, schema, mapper, too_large, …")
+    str | None, typer.Option("--reason", help="Only those of a reason: decode, schema, mapper, too_large, late, …")
 ]
 Ids = Annotated[list[str] | None, typer.Option("--id", help="Only this one; the beginning of its id will do.")]
 
@@ -62,7 +62,7 @@ def show(
 @app.command()
 @warm
 def replay(
-    topic: Annotated[str | None, typer.Argument(help="The topic; all that have dead letters if unset.")] = None,
+    topic: Annotated[str | None, typer.Argument(help="The topic, or tables.x; all with dead letters if unset.")] = None,
     ids: Ids = None,
     reason: Reason = None,
     project: ProjectPath = Path(),

@@ -1,47 +1,78 @@
-"""Ctrl-C while an engine works on a query: it is cancelled, and the command ends as one that was interrupted."""
+"""Ctrl-C while a statement is at work: it is cancelled within a second, whatever an engine is busy with.
+
+The work is done in a thread of its own, and the main thread, which Python hands signals to, does nothing but wait. An
+interrupt in the middle of a call that waits for Java breaks the line to it; and while Spark starts, or reads a large
+table's metadata, there is nothing yet that could be cancelled.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
+from contextvars import copy_context
 
-from headwater.errors import Code, HeadwaterError
 from headwater.query.limits import Stopping
 
+PATIENCE = 0.7
+"""Seconds that the work may take to end after it was told to."""
+_NAME = "interruptible work"
 
-class Interruptible(Stopping):
-    """A query's switch that Ctrl-C turns too.
 
-    Spark's own handler, set when it starts, asks Java from inside of the call that waits for Java, which breaks both:
-    while an engine works, the one here stands in its place and cancels from another thread.
-    """
+def interruptible(work: Callable[[Stopping], None], seconds: float | None = None) -> None:
+    """Do the work, which is given its switch; Ctrl-C turns that and ends the wait as KeyboardInterrupt."""
+    stopping = Stopping(seconds)
+    if threading.current_thread() is not threading.main_thread():
+        work(stopping)  # a runner's command: it is told by its line
+        return
+    ended = threading.Event()
+    failures: list[BaseException] = []
+    context = copy_context()
 
-    def __init__(self, seconds: float | None = None) -> None:
-        super().__init__(seconds)
-        self._interrupted = False
-
-    @contextmanager
-    def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            with super().stopping(stop):  # a runner's command: it is told by its line
-                yield
-            return
-        before = signal.signal(signal.SIGINT, self._interrupt)
+    def do() -> None:
         try:
-            with super().stopping(stop):
-                yield
-        except HeadwaterError as error:
-            if self._interrupted and error.code is Code.CANCELLED:
-                raise KeyboardInterrupt from error
-            raise
+            context.run(work, stopping)
+        except BaseException as error:
+            failures.append(error)
         finally:
-            signal.signal(signal.SIGINT, before)
+            ended.set()
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        if self._interrupted:
-            raise KeyboardInterrupt  # twice: whoever sits there has waited long enough
-        self._interrupted = True
-        threading.Thread(target=self.cancel, name="cancel", daemon=True).start()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own asks Java, from wherever we are
+    try:
+        threading.Thread(target=do, name=_NAME, daemon=True).start()
+        ended.wait()
+    except KeyboardInterrupt:
+        stopping.cancel()
+        if not ended.wait(PATIENCE):
+            _cancel_jobs()
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if failures:
+        raise failures[0]
+
+
+def leave(code: int) -> None:
+    """End this process at once if interrupted work still goes on in it; its JVM ends with it."""
+    if any(thread.name == _NAME for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _cancel_jobs() -> None:
+    """Whatever Spark does for work that has no switch, such as building a view."""
+    pyspark = sys.modules.get("pyspark")
+    context = None if pyspark is None else pyspark.SparkContext._active_spark_context
+    if context is None:
+        return
+
+    def cancel() -> None:
+        try:
+            context.cancelAllJobs()
+        except Exception:
+            return  # Spark is starting or ending: there are none
+
+    threading.Thread(target=cancel, name="cancel all jobs", daemon=True).start()

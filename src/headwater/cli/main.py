@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from headwater.cli.asking import ask
+from headwater.cli.asking import INTERRUPTED, ask
 
 
 def main() -> None:
@@ -15,4 +15,8 @@ def main() -> None:
         from headwater.cli.app import execute  # loading all commands takes longer than many of them
 
         code = execute(arguments)
+        if code == INTERRUPTED:
+            from headwater.cli.interrupting import leave
+
+            leave(code)
     sys.exit(code)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from headwater.cli.answering import warm
 from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import AsJson, note, print_json, print_line, show_record, show_records
+from headwater.cli.output import COLUMNS, AsJson, print_json, print_line, show_described, show_record, show_records
 from headwater.cli.rows import Output, print_rows
 from headwater.cli.travelling import add_travel
 from headwater.errors import Code, UsageError
@@ -67,7 +67,7 @@ def create(
             description=description,
             replace=replace,
         )
-    show_record(_told(done), as_json=as_json)
+    show_record(done.described(), as_json=as_json)
 
 
 @app.command()
@@ -76,15 +76,8 @@ def describe(name: Name, project: ProjectPath = Path(), target: Target = None, a
     """Show a view: its query, columns, the versions it was made of, and its last refreshes."""
     with Lake.open(project, target) as lake:
         found = lake.view(name).describe()
-    if as_json:
-        print_json(found)
-        return
-    columns, refreshes = found.pop("columns"), found.pop("refreshes")
-    show_record(found, as_json=False)
-    show_records(columns, ["name", "type"], as_json=False)
-    note("its last refreshes, newest first:")
     told = ["at", "refresh_type", "reason", "rows_read", "rows_changed", "duration_ms"]
-    show_records(refreshes, told, as_json=False, empty="none yet")
+    show_described(found, COLUMNS, ("refreshes", told, "its last refreshes, newest first:"), as_json=as_json)
 
 
 @app.command()
@@ -114,7 +107,7 @@ def refresh(
     """Bring a view up to date now, after the views that it reads."""
     with Lake.open(project, target) as lake:
         done = lake.view(name).refresh("full" if full else policy, rebuild=rebuild)
-    show_record(_told(done), as_json=as_json)
+    show_record(done.described(), as_json=as_json)
 
 
 @app.command()
@@ -180,8 +173,3 @@ def drop(
         )
     with Lake.open(project, target) as lake:
         show_record(lake.drop_view(name, if_exists=if_exists), as_json=as_json)
-
-
-def _told(done: Any) -> dict[str, Any]:
-    found: dict[str, Any] = done.described()
-    return found

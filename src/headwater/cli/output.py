@@ -11,14 +11,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from headwater.errors import HeadwaterError, Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console  # loaded where something is printed for people: programs wait for less
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -28,6 +28,8 @@ _WIDE = 400
 
 def console() -> Console:
     """Where results are printed, as wide as whoever reads them."""
+    from rich.console import Console
+
     return Console(width=getattr(sys.stdout, "columns", None) if sys.stdout.isatty() else _WIDE)
 
 
@@ -41,6 +43,9 @@ def show_records(
     if not records:
         note(empty)
         return
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in columns:
         table.add_column(name, overflow="fold", justify="right" if _numeric(records, name) else "left")
@@ -54,10 +59,30 @@ def show_record(record: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(record)
         return
+    from rich.markup import escape
+    from rich.table import Table
+
     grid = Table.grid(padding=(0, 2))
     for key, value in record.items():
         grid.add_row(f"[bold]{escape(key)}[/]", escape(shown(value)))
     console().print(grid)
+
+
+def show_described(found: dict[str, Any], *lists: tuple[str, Sequence[str], str | None], as_json: bool) -> None:
+    """One thing with its properties, and the lists among them as tables: name, columns, heading if it needs one."""
+    if as_json:
+        print_json(found)
+        return
+    parts = [(found.pop(name), columns, heading) for name, columns, heading in lists]
+    show_record(found, as_json=False)
+    for records, columns, heading in parts:
+        if heading is not None:
+            note(heading)
+        show_records(records, columns, as_json=False, empty="none yet")
+
+
+COLUMNS = ("columns", ["name", "type"], None)
+"""A relation's columns, as `show_described` takes a list."""
 
 
 def print_json(value: Any) -> None:
@@ -71,6 +96,9 @@ def print_line(text: str) -> None:
 
 def note(text: str) -> None:
     """Something to know that is not the result."""
+    from rich.console import Console
+    from rich.markup import escape
+
     Console(stderr=True, soft_wrap=True).print(escape(text))
 
 
@@ -78,6 +106,9 @@ def show_error(error: HeadwaterError, *, as_json: bool) -> None:
     if as_json:
         sys.stderr.write(json.dumps({"errors": [described(p) for p in error.problems]}, indent=2) + "\n")
         return
+    from rich.console import Console
+    from rich.markup import escape
+
     for problem in error.problems:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error[/] {escape(str(problem))}")
         if problem.excerpt is not None:

@@ -10,13 +10,14 @@ from typing import Annotated
 import typer
 
 from headwater.cli.answering import warm
-from headwater.cli.interrupting import Interruptible
+from headwater.cli.interrupting import interruptible
 from headwater.cli.options import ProjectPath, Target
 from headwater.cli.output import AsJson, note
 from headwater.cli.rows import Output, print_rows
 from headwater.errors import Code, UsageError
 from headwater.lake import Lake
 from headwater.query.answering import Engine
+from headwater.query.limits import Stopping
 from headwater.units import parse_duration
 
 
@@ -51,13 +52,17 @@ def query(
     """Answer a query, or do what a statement says; rows go to standard output."""
     text = sys.stdin.read() if sql == "-" else sql
     seconds = None if timeout is None else duration(timeout).total_seconds()
-    with Lake.open(project, target) as lake:
-        for setting in settings or ():
-            name, _, value = setting.partition("=")
-            lake.settings.set(name.strip().lower(), value.strip())
-        stopping = Interruptible(seconds)
-        result = lake.sql(text, engine=engine, limit=limit, stopping=stopping, read_only=read_only)
-        print_rows(result, "json" if as_json else output)
-        sys.stdout.flush()
-        if sys.stderr.isatty():
-            note(f"answered by {result.engine}: {result.reason}")
+
+    def work(stopping: Stopping) -> None:
+        with Lake.open(project, target) as lake:
+            for setting in settings or ():
+                name, _, value = setting.partition("=")
+                lake.settings.set(name.strip().lower(), value.strip())
+            result = lake.sql(text, engine=engine, limit=limit, stopping=stopping, read_only=read_only)
+            stopping.check()
+            print_rows(result, "json" if as_json else output)
+            sys.stdout.flush()
+            if sys.stderr.isatty():
+                note(f"answered by {result.engine}: {result.reason}")
+
+    interruptible(work, seconds)

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from headwater.cli.asking import ask
-from headwater.cli.completing import DELIMITERS, Completion
-from headwater.cli.interrupting import Interruptible
+from headwater.cli.completing import Completion
+from headwater.cli.interrupting import interruptible
 from headwater.cli.options import ProjectPath, Target
 from headwater.cli.output import AsJson, note, show_error
 from headwater.cli.rows import Output, print_rows
 from headwater.errors import Code, HeadwaterError, UsageError, did_you_mean
 from headwater.lake import Lake
 from headwater.query.answering import Engine
+from headwater.query.limits import Stopping
 from headwater.sparkerrors import as_headwater_error
 from headwater.sql.parsing import is_complete, parse_statement, split
 from headwater.sql.statements import SetOption
 
-PROMPT, MORE = "headwater> ", "       ... "
 OUTPUTS: tuple[Output, ...] = ("table", "csv", "json", "ndjson")
-REMEMBERED = 1000
 
-HELP = r"""A statement ends with ; and may have several lines. Tab completes names, columns and words.
+HELP = r"""A statement ends with ; and may have several lines; arrows move over them, and bring back earlier ones.
+Tab completes names, columns and words. Enter after the ; runs it.
   \d [NAME]      list topics, tables and views, or describe one
   \h [NAME]      its versions and what made each
   \o FORMAT      print rows as table, csv, json or ndjson
@@ -85,12 +85,12 @@ class Shell:
 
     def talk(self) -> None:
         """With somebody at a terminal."""
+        from headwater.cli.editing import Editor  # statements that are piped in need no prompt
+
         note(f"{self._lake.project.name}: \\? for help, \\q to leave")
-        with _Editing(self._lake):
-            for text in _entered():
-                if text.strip() in ("\\q", "quit", "exit", "quit;", "exit;"):
-                    return
-                self.do(text)
+        completion = Completion(self._lake.names, self._lake.columns)
+        for text in Editor(self._lake.project.home / "sql_history", completion).entered():
+            self.do(text)
 
     def do(self, text: str) -> None:
         """One line that begins with a backslash, or one or more statements."""
@@ -114,10 +114,15 @@ class Shell:
         settings = [word for one in self._lake.settings.shown() for word in ("--set", f"{one['name']}={one['value']}")]
         code = ask(["query", statement, "--output", self._output, *settings, *self._options])
         if code is None:
-            print_rows(self._lake.sql(statement, stopping=Interruptible()), self._output)
-            sys.stdout.flush()
+            interruptible(partial(self._answer, statement))
         elif code:
             self.failed = code
+
+    def _answer(self, statement: str, stopping: Stopping) -> None:
+        result = self._lake.sql(statement, stopping=stopping)
+        stopping.check()  # nothing is printed by a statement that was left behind
+        print_rows(result, self._output)
+        sys.stdout.flush()
 
     def _command(self, text: str) -> None:
         word, _, name = text.rstrip(";").partition(" ")
@@ -141,81 +146,3 @@ class Shell:
     def _failed(self, error: HeadwaterError) -> None:
         self.failed = error.exit_code
         show_error(error, as_json=False)
-
-
-def _entered() -> Iterator[str]:
-    """Statement by statement, as they are typed."""
-    text = ""
-    while True:
-        try:
-            line = input(MORE if text else PROMPT)
-        except EOFError:
-            sys.stdout.write("\n")
-            return
-        except KeyboardInterrupt:
-            sys.stdout.write("\n")
-            text = ""
-            continue
-        text = f"{text}\n{line}" if text else line
-        if not text.strip():
-            text = ""
-        elif text.lstrip().startswith("\\") or is_complete(text) or text.strip() in ("quit", "exit"):
-            _remember(text)
-            yield text
-            text = ""
-
-
-def _remember(text: str) -> None:
-    """In the history a statement is one entry, whatever number of lines it was typed in."""
-    readline = _readline()
-    if readline is None or "\n" not in text:
-        return
-    for _ in range(text.count("\n") + 1):
-        readline.remove_history_item(readline.get_current_history_length() - 1)
-    lines = [line for line in text.splitlines() if line.strip()]
-    readline.add_history(("\n" if any("--" in line for line in lines) else " ").join(lines))
-
-
-class _Editing:
-    """Editing, history and completion, where the machine has them."""
-
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
-        self._file = lake.project.home / "sql_history"
-
-    def __enter__(self) -> None:
-        readline = _readline()
-        if readline is None:
-            return
-        try:
-            readline.read_history_file(self._file)
-        except OSError:
-            pass  # the first time
-        completion = Completion(self._lake.names, self._lake.columns)
-        found: list[str] = []
-
-        def complete(word: str, number: int) -> str | None:
-            if number == 0:
-                before = readline.get_line_buffer()[: readline.get_begidx()]
-                found[:] = completion.candidates(before, word)
-            return found[number] if number < len(found) else None
-
-        readline.set_completer_delims(DELIMITERS)
-        readline.set_completer(complete)
-        # libedit, which some systems have in its place, has words of its own.
-        readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
-
-    def __exit__(self, *_: object) -> None:
-        readline = _readline()
-        if readline is not None:
-            readline.set_completer(None)
-            readline.set_history_length(REMEMBERED)
-            readline.write_history_file(self._file)
-
-
-def _readline() -> Any:
-    try:
-        import readline
-    except ImportError:
-        return None
-    return readline

@@ -9,7 +9,7 @@ import typer
 
 from headwater.cli.answering import here, warm
 from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import AsJson, note, print_json, show_record, show_records
+from headwater.cli.output import COLUMNS, AsJson, note, show_described, show_record, show_records
 from headwater.cli.travelling import add_travel
 from headwater.errors import Code, UsageError
 from headwater.lake import Lake
@@ -36,13 +36,7 @@ def list_(project: ProjectPath = Path(), target: Target = None, as_json: AsJson 
 def describe(name: Name, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
     """Show a table: its columns, version and size."""
     with Lake.open(project, target) as lake:
-        found = lake.table(name).describe()
-    if as_json:
-        print_json(found)
-        return
-    columns = found.pop("columns")
-    show_record(found, as_json=False)
-    show_records(columns, ["name", "type"], as_json=False)
+        show_described(lake.table(name).describe(), COLUMNS, as_json=as_json)
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 
 from headwater.cli.answering import here, warm
 from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import AsJson, note, print_json, show_record, show_records
+from headwater.cli.output import COLUMNS, AsJson, note, show_described, show_record, show_records
 from headwater.cli.tailing import follow_topic
 from headwater.cli.travelling import add_travel
 from headwater.errors import Code, UsageError, did_you_mean
@@ -39,14 +39,9 @@ def describe(name: Name, project: ProjectPath = Path(), target: Target = None, a
     """Show a topic: its columns, version and size."""
     with Lake.open(project, target) as lake:
         found = lake.topic(name).describe()
-    if as_json:
-        print_json(found)
-        return
-    columns, schemas = found.pop("columns"), found.pop("schemas")
-    show_record(found, as_json=False)
-    show_records(columns, ["name", "type"], as_json=False)
-    note("versions of its payload's schema, oldest first:")
-    show_records(schemas, ["version", "found_at", "brought_by", "changes"], as_json=False, empty="none yet")
+    told = ["version", "found_at", "brought_by", "changes"]
+    schemas = ("schemas", told, "versions of its payload's schema, oldest first:")
+    show_described(found, COLUMNS, schemas, as_json=as_json)
 
 
 @app.command()

@@ -5,21 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
-
 from headwater.ingest.columns import EVENT_DATE, INGESTED_AT
 from headwater.sources.decoding.base import PROBLEM, SCHEMA, UNKNOWN
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-def collected(frame: DataFrame) -> pa.Table:
-    import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    batches = frame._collect_as_arrow()
-    return pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()
 
 
 def stamped(rows: pa.Table) -> pa.Table:

@@ -23,14 +23,14 @@ from headwater.errors import Code, TerminalError, Unsupported
 from headwater.flows import Intent, Landed
 from headwater.formats.base import Capability, LightTable, SparkTable
 from headwater.formats.frames import column, schema_changes
-from headwater.ingest.collected import collected, has_odd, split, stamped
+from headwater.ingest.collected import has_odd, split, stamped
 from headwater.ingest.columns import CONTEXT, has_twins, known_payload
 from headwater.ingest.deduplicate import deduplicated, require_columns
 from headwater.ingest.pipeline import Pipeline, Shaped
 from headwater.ingest.raising import may_be_of_an_event, raising
 from headwater.ingest.schemas import SchemaLog, SchemaVersion, hinted, joined, name_of, nullable, within
 from headwater.model import Mark, Version
-from headwater.session import local_frame
+from headwater.session import gathered, local_frame
 from headwater.sources.decoding.base import POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
 from headwater.sparkerrors import reason
 from headwater.spec import layout_of
@@ -166,14 +166,14 @@ class TopicTarget:
         """The few rows come to the driver, and the format's light library commits them; None where it can't."""
         assert self._light is not None
         shaped = self._shaped(records, known, quick=True, stamp=False)
-        rows = collected(shaped.frame)
+        rows = gathered(shaped.frame)
         if has_odd(rows):
             shaped = self._shaped(records, known, stamp=False)
             before = self._decoder.learnt
             learnt = self._learnt(shaped.frame, known, mark)
             if learnt is not known or self._decoder.learnt != before:
                 shaped = self._shaped(records, learnt, stamp=False)
-            rows = collected(shaped.frame)
+            rows = gathered(shaped.frame)
         self._make_room(shaped.schema)
         bad, rows = split(stamped(rows))
         rejected = 0

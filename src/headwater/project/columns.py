@@ -14,7 +14,8 @@ from headwater.errors import Code, Problem, UsageError, did_you_mean
 from headwater.model import Kind
 from headwater.project.definition import Project
 from headwater.spec import Relation, Table, Topic, View
-from headwater.sql.references import InvalidSql, parse_query, parse_reference
+from headwater.sql.conditions import column_paths
+from headwater.sql.references import InvalidSql, parse_query, parse_reference, references
 
 STANDARD = (
     "event_id",
@@ -43,6 +44,7 @@ def column_problems(project: Project) -> Iterator[Problem]:
                 yield from _unknown_columns(project, f"{kind.plural}.{name}", relation, known)
     for name, table in project.tables.items():
         yield from _watermark_problems(project, name, table)
+        yield from _expectation_problems(project, name, table)
         yield from _apply_problems(project, name, table)
 
 
@@ -144,16 +146,46 @@ def _watermark_problems(project: Project, name: str, table: Table) -> Iterator[P
         message = "a watermark is for tables made by `sql` or `transform`"
         yield Problem(Code.INVALID_VALUE, message, where)
         return
-    if table.sql is None:
-        return
-    try:
-        query = parse_query(table.sql)
-    except InvalidSql:
-        return
-    if query.find(exp.Star) is not None:
-        return
-    used = {column.name for column in query.find_all(exp.Column)} | set(query.named_selects)
+    known = None if table.sql is None else _event_columns(project, table.sql)
     column = table.watermark.column
-    if column.lower() not in {name.lower() for name in used}:
+    if known is not None and column.lower() not in {name.lower() for name in known}:
         place = project.place(f"tables.{name}.watermark.column")
-        yield Problem(Code.INVALID_VALUE, f"the query has no column '{column}'", place, did_you_mean(column, used))
+        message = f"no input that drives the table has a column '{column}'"
+        yield Problem(Code.INVALID_VALUE, message, place, did_you_mean(column, known))
+
+
+def _event_columns(project: Project, sql: str) -> set[str] | None:
+    """The columns of what drives a query, without the histories that it looks into; None where only data can tell."""
+    try:
+        named = references(parse_query(sql))
+    except InvalidSql:
+        return None
+    whole = not any(one.driving for one in named)
+    found: set[str] = set()
+    for one in named:
+        if not one.driving and (not whole or one.temporal):
+            continue
+        kinds = list(Kind) if one.kind is None else [one.kind]
+        meant = [project.relations(kind)[one.name] for kind in kinds if one.name in project.relations(kind)]
+        known = columns_of(project, meant[0]) if len(meant) == 1 else None
+        if known is None:
+            return None
+        found |= set(known)
+    return found
+
+
+def _expectation_problems(project: Project, name: str, table: Table) -> Iterator[Problem]:
+    """Columns that a check names, against those of the query's result."""
+    known = None if table.sql is None else _selected(table.sql)
+    if known is None:
+        return
+    for title, expectation in table.expect.items():
+        try:
+            named = column_paths(expectation.check)
+        except InvalidSql:
+            continue
+        for column in named:
+            if column[0].lower() not in {one.lower() for one in known}:
+                place = project.place(f"tables.{name}.expect.{title}.check")
+                hint = did_you_mean(column[0], known)
+                yield Problem(Code.INVALID_SQL, f"the table has no column '{column[0]}'", place, hint)

@@ -12,7 +12,9 @@ from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
 from headwater.model import Kind
 from headwater.project.definition import Project
+from headwater.project.forward import goes_on
 from headwater.project.graph import Name, graph_of
+from headwater.project.transforms import streaming_tables
 from headwater.spec import Relation
 from headwater.state import RelationRecord
 
@@ -31,6 +33,7 @@ class Effect(Enum):
 
     NOTE = "nothing has to be done"
     FORWARD = "from the next step on; what is there stays as it is"
+    GROW = "from the next step on; the new columns are NULL in the rows that are there"
     LAYOUT = "for what is made anew; this table keeps the layout it was made with"
     PARTITION = "what is written from now on lies otherwise; files stay as they are"
     REFILL = "its rows are made anew"
@@ -67,6 +70,11 @@ class Planned:
         return self.action is Action.REBUILD and self.name.kind is not Kind.VIEW
 
     @property
+    def goes_on(self) -> bool:
+        """Whether another query or function goes on from where the last one has come."""
+        return self.action is Action.CHANGE and any(one.key in ("sql", "transform") for one in self.differences)
+
+    @property
     def remade(self) -> bool:
         """Whether the table itself has to go, not its rows alone."""
         return any(one.effect is Effect.REMAKE for one in self.differences)
@@ -84,6 +92,7 @@ _EFFECTS: Mapping[str, Effect] = {
     "apply": Effect.REMAKE,
     "sql": Effect.REFILL,
     "transform": Effect.REFILL,
+    "watermark": Effect.REFILL,
     "z_order_by": Effect.LAYOUT,
     "target_file_size": Effect.LAYOUT,
     "parquet": Effect.LAYOUT,
@@ -142,7 +151,7 @@ def _differences(project: Project, name: Name, definition: Relation, record: Rel
         if key == "apply" and old is not None and new is not None:
             yield from _apply_differences(old, new)
         else:
-            yield Difference(key, old, new, _effect(name, key, record.format))
+            yield Difference(key, old, new, _effect(project, name, key, record.format, old, new))
 
 
 def _apply_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[Difference]:
@@ -151,12 +160,29 @@ def _apply_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterab
             yield Difference(f"apply.{key}", old.get(key), new[key], _APPLY.get(key, Effect.REMAKE))
 
 
-def _effect(name: Name, key: str, format: str) -> Effect:
+def _effect(project: Project, name: Name, key: str, format: str, old: Any, new: Any) -> Effect:
+    if name.kind is Kind.TABLE and key in ("sql", "transform") and old is not None and new is not None:
+        return _of_query(project, name, old, new) if key == "sql" else _of_function(project, name)
     if key == "partition_by" and FORMATS.get(format).can(Capability.EVOLVE_PARTITIONING):
         return Effect.PARTITION
     if key == "from" and name.kind is Kind.TABLE:
         return Effect.REFILL
     return _EFFECTS.get(key, Effect.FORWARD)
+
+
+def _of_query(project: Project, name: Name, old: str, new: str) -> Effect:
+    """A changed query goes on from where it is if no row that is there is touched again."""
+    added = goes_on(project, old, new)
+    if added is None:
+        return Effect.REFILL
+    return Effect.GROW if added else Effect.FORWARD
+
+
+def _of_function(project: Project, name: Name) -> Effect:
+    """A function over changes looks at single rows: over topics, which lose none, another one may go on."""
+    reads = graph_of(project).inputs[name]
+    on_topics = name.name not in streaming_tables(project) and all(each.of.kind is Kind.TOPIC for each in reads)
+    return Effect.FORWARD if on_topics else Effect.REFILL
 
 
 def _default(definition: Relation, key: str) -> Any:

@@ -6,23 +6,18 @@ from collections.abc import Iterator
 
 from headwater.errors import Code, Problem
 from headwater.project.definition import Project
-from headwater.project.transforms import streaming_tables
-from headwater.spec import Definition, Table
+from headwater.project.transforms import streaming_tables, transform_of
+from headwater.spec import Definition
 
 
 def kept_tables(project: Project) -> list[str]:
-    """The tables that a flow keeps: by a streaming query, from a topic's changes, from a file."""
+    """The tables that a flow keeps: by a query or function, from a topic's changes, from a file."""
     streaming = streaming_tables(project)
     return [
         name
         for name, table in project.tables.items()
-        if name in streaming or table.apply is not None or table.seed is not None or _by_query(table)
+        if name in streaming or table.apply or table.seed or table.sql or transform_of(project, table)
     ]
-
-
-def _by_query(table: Table) -> bool:
-    """Whether its query alone keeps it: what checks single rows, or waits for late ones, does not run yet."""
-    return table.sql is not None and table.watermark is None and not table.expect and not table.keys
 
 
 def not_runnable(project: Project) -> list[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,6 +50,7 @@ class TableRead:
     rows: int | None = None
     """That came out of the scan."""
     bytes_all: int | None = None
+    bytes_estimated: int | None = None
     bytes: int | None = None
     """Of the columns that are read in the row groups that are read."""
 
@@ -78,8 +79,9 @@ class TableRead:
         if self.rows_all is not None or estimate or actual:
             yield f"  rows        {_told(self.rows_all)} in all{estimate}{actual}"
         if self.bytes_all is not None:
+            guess = "" if self.bytes_estimated is None else f", estimated {self.bytes_estimated}"
             read = "" if self.bytes is None else f", read {self.bytes}"
-            yield f"  bytes       {self.bytes_all} in all{read}"
+            yield f"  bytes       {self.bytes_all} in all{guess}{read}"
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,19 @@ class Explained:
     plan: str = ""
     """The engine's own words."""
 
+    @property
+    def cost_estimated(self) -> int | None:
+        """Bytes to be read, which is what a query costs in either engine; None where a table's are not known."""
+        return _sum(table.bytes_estimated for table in self.tables)
+
+    @property
+    def cost(self) -> int | None:
+        """Bytes that were read."""
+        return _sum(table.bytes for table in self.tables)
+
     def described(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self)
+        return {**asdict(self), "cost_estimated": self.cost_estimated, "cost": self.cost}
 
     def lines(self) -> list[str]:
         """For people."""
@@ -121,10 +133,18 @@ class Explained:
         if self.rows_estimated is not None or self.rows is not None:
             actual = "" if self.rows is None else f", actual {self.rows}"
             found.append(f"rows: estimated {_told(self.rows_estimated)}{actual}")
+        if self.tables:
+            actual = f", actual {_told(self.cost)}" if self.analyzed else ""
+            found.append(f"cost: bytes to be read: estimated {_told(self.cost_estimated)}{actual}")
         for stage in self.stages:
             rows = "" if stage.rows is None else f", {stage.rows} rows"
             found.append(f"  {stage.name}: {stage.seconds * 1000:.1f} ms{rows}")
         return found
+
+
+def _sum(parts: Iterable[int | None]) -> int | None:
+    known = list(parts)
+    return None if None in known else sum(part or 0 for part in known)
 
 
 def _told(number: int | None) -> str:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from headwater.formats.scanning import ScannedFile
 from headwater.query.answering import Engine
+from headwater.query.counting import count, distinct
 from headwater.query.duckdb.choosing import REASON, Chosen, Plan, plan
-from headwater.query.duckdb.scans import Reading, Scan
+from headwater.query.duckdb.scans import Scan
 from headwater.query.duckdb.terms import Origin, Refused
 from headwater.query.explained import Explained, Offer, Stage, TableRead
 from headwater.query.limits import Limits, Stopping
 from headwater.query.predicates import Bounds, describe
-from headwater.query.statistics import merged, row_groups, selectivity, skipped
+from headwater.query.statistics import merged, selectivity
 from headwater.warehouse import Warehouse
 
 
@@ -37,11 +37,14 @@ def explain(
     begun = time.perf_counter()
     offer = by_view(warehouse, sql)
     found: Plan | None = None
+    known: Sequence[Chosen] = ()
     reason = "it was asked for"
     try:
         found = plan(warehouse, sql)
+        known = found.scans
     except Refused as refused:
-        reason = refused.reason
+        reason = refused.reason if engine != "spark" else reason
+        known = [Chosen(scan, *scan.chosen()) for scan in refused.scans]
         if engine == "duckdb":
             raise
     planned = Stage("choose and translate", time.perf_counter() - begun)
@@ -54,7 +57,8 @@ def explain(
             reason = refused.reason
     from headwater.query.sparkplans import explained_by_spark
 
-    told = explained_by_spark(warehouse, sql, reason, found, planned, stopping, analyze=analyze)
+    pinned = {} if found is None else {key: read.version for key, read in found.readings.items()}
+    told = explained_by_spark(warehouse, sql, reason, pinned, known, planned, stopping, analyze=analyze)
     return replace(told, view=offer)
 
 
@@ -99,11 +103,10 @@ def table_read(one: Chosen) -> TableRead:
     if reading.files is None:
         return found
     files = reading.files
-    kept = [dict(file.partition) for file in one.files]
     return replace(
         found,
-        partitions_all=_distinct([dict(file.partition) for file in files.files]) if files.partition_columns else None,
-        partitions=_distinct(kept) if files.partition_columns else None,
+        partitions_all=distinct(files.files) if files.partition_columns else None,
+        partitions=distinct(one.files) if files.partition_columns else None,
         files_all=len(files.files),
         files=len(one.files),
         files_pruned_by_partition=one.by_partition,
@@ -111,6 +114,7 @@ def table_read(one: Chosen) -> TableRead:
         rows_all=files.rows,
         rows_estimated=estimated(one),
         bytes_all=files.bytes,
+        bytes_estimated=_bytes(one),
     )
 
 
@@ -133,6 +137,12 @@ def estimated(one: Chosen) -> int | None:
     return round(sum(count or 0 for count in counts) * share)
 
 
+def _bytes(one: Chosen) -> int:
+    """Bytes that a scan is thought to read: of the files that are left, the share that its columns are."""
+    columns = len(one.scan.reading.schema.names)
+    return round(sum(file.bytes for file in one.files) * len(one.scan.columns) / columns) if columns else 0
+
+
 def _bounds(one: Chosen, origin: Any) -> Bounds | None:
     if not isinstance(origin, Origin) or origin.scan is not one.scan:
         return None
@@ -151,40 +161,14 @@ def _with_profile(table: TableRead, one: Chosen, seen: Mapping[str, int] | None,
     """After a run: the row groups by their footers, the rest as the engine counted it."""
     if one.scan.reading.files is None:
         return replace(table, rows=None if seen is None else seen["rows"])
-    groups = left = size = 0
-    for file in one.files:
-        found = row_groups(file.path)
-        out = skipped(found, one.scan.predicates, partial(_own, one.scan, file))
-        groups += len(found)
-        left += sum(out)
-        wanted = set(_stored_columns(one.scan.reading, one.scan.columns))
-        size += sum(
-            sum(bytes for name, bytes in group.bytes.items() if name in wanted)
-            for group, gone in zip(found, out, strict=True)
-            if not gone
-        )
-    actual = groups if seen is None else seen["row_groups"]
+    counted = count(one.scan, one.files, one.scan.columns)
+    actual = counted.groups if seen is None else seen["row_groups"]
     return replace(
         table,
-        row_groups_all=groups,
-        row_groups=min(actual, groups),
-        row_groups_skipped_by_bounds=left,
+        row_groups_all=counted.groups,
+        row_groups=min(actual, counted.groups),
+        row_groups_skipped_by_bounds=counted.by_bounds,
         row_groups_skipped_by_bloom_filter=bloomed,
         rows=0 if seen is None else seen["rows"],
-        bytes=size,
+        bytes=counted.bytes,
     )
-
-
-def _own(scan: Scan, file: ScannedFile, origin: Any) -> str | None:
-    if isinstance(origin, Origin) and origin.scan is scan and origin.column not in file.partition:
-        return origin.column
-    return None
-
-
-def _stored_columns(reading: Reading, columns: list[str]) -> list[str]:
-    assert reading.files is not None
-    return [name for name in columns if name not in reading.files.partition_columns]
-
-
-def _distinct(partitions: list[dict[str, Any]]) -> int:
-    return len({tuple(sorted((key, str(value)) for key, value in each.items())) for each in partitions})

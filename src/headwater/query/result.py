@@ -34,6 +34,10 @@ class Answer(Protocol):
         """Once."""
         ...
 
+    def rows(self) -> list[tuple[Any, ...]] | None:
+        """The rows at once, where that is quicker than by batches; None where it is not. Once."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -103,9 +107,7 @@ class Result:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Batch by batch, never held whole."""
-        if not self._fresh:
-            self._answer = self._again()
-        self._fresh = False
+        self._renew()
         rows = held = 0
         for batch in self._answer.batches():
             self._stopping.check()
@@ -113,6 +115,11 @@ class Result:
             held += batch.nbytes
             self._check(rows, held)
             yield self._shaped(batch)
+
+    def _renew(self) -> None:
+        if not self._fresh:
+            self._answer = self._again()
+        self._fresh = False
 
     def _shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
@@ -130,7 +137,16 @@ class Result:
             yield from rows_of(batch)
 
     def rows(self) -> list[dict[str, Any]]:
-        return list(self)
+        if self._limits.rows is not None or self._limits.bytes is not None:
+            return list(self)
+        self._renew()
+        at_once = self._answer.rows()
+        if at_once is None:
+            self._fresh = True  # nothing has been read of it
+            return list(self)
+        self._stopping.check()
+        names = self._answer.schema.names
+        return [dict(zip(names, values, strict=True)) for values in at_once]
 
     def arrow(self) -> pa.Table:
         import pyarrow as pa

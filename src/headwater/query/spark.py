@@ -78,6 +78,9 @@ class SparkAnswer:
             batch = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
             yield from as_spark(pa.RecordBatchReader.from_batches(schema, [batch]))
 
+    def rows(self) -> None:
+        """Only by batches."""
+
     def close(self) -> None:
         """Nothing is held between batches."""
 

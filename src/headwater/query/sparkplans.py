@@ -1,10 +1,14 @@
-"""What Spark tells of a query: its plan, and after a run what its scans have read."""
+"""What Spark tells of a query: its plan, and after a run what its scans have read.
+
+Spark does not count the row groups that it leaves out. They are counted here, by the footers of the files that it has
+read and the conditions that reach the storage; where it is not known which files those are, they are not told.
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +17,10 @@ from pyspark.errors import PySparkException
 
 from headwater.errors import HeadwaterError
 from headwater.model import Kind
-from headwater.query.duckdb.choosing import Plan
+from headwater.query.answering import Pinned
+from headwater.query.counting import count, distinct
+from headwater.query.duckdb.choosing import Chosen
+from headwater.query.duckdb.profiling import bloomed
 from headwater.query.duckdb.reading import Catalogue, reading
 from headwater.query.duckdb.terms import Refused
 from headwater.query.explained import Explained, Stage, TableRead
@@ -25,23 +32,27 @@ from headwater.warehouse import Warehouse
 _PUSHED = re.compile(r"(?:PushedFilters|DataFilters|filters=): ?\[([^\]]*)\]|\[filters=([^,\]]*)")
 
 
+_SHOWN = 12
+"""How many operators are told of, the slowest first."""
+
+
 def explained_by_spark(
     warehouse: Warehouse,
     sql: str,
     reason: str,
-    plan: Plan | None,
+    pinned: Pinned,
+    known: Sequence[Chosen],
     planned: Stage,
     stopping: Stopping,
     *,
     analyze: bool,
 ) -> Explained:
-    """The plan of Spark; `plan` is what is known of the query from DuckDB's side."""
-    pinned = {} if plan is None else {key: found.version for key, found in plan.readings.items()}
+    """The plan of Spark; `known` is what was found out of the query's tables on the way to it."""
     begun = time.perf_counter()
     answer = SparkAnswer(warehouse, sql, reason, stopping, pinned)
     stages = [planned, Stage("analyse", time.perf_counter() - begun)]
     execution: Any = answer.df._jdf.queryExecution()
-    tables = [_table(warehouse, relation, answer, plan) for relation in answer.versions]
+    tables = [_table(warehouse, relation, answer, known) for relation in answer.versions]
     rows = None
     try:
         begun = time.perf_counter()
@@ -53,8 +64,10 @@ def explained_by_spark(
             with answer.running():
                 rows = int(execution.toRdd().count())
             stages.append(Stage("run", time.perf_counter() - begun, rows))
-            scans = [node for node in _nodes(executed) if "Scan" in node.getClass().getSimpleName()]
-            tables = [_with_metrics(warehouse, table, scans) for table in tables]
+            nodes = list(_nodes(executed))
+            stages += sorted((_stage(node) for node in nodes), key=lambda stage: -stage.seconds)[:_SHOWN]
+            scans = [node for node in nodes if "Scan" in node.getClass().getSimpleName()]
+            tables = [_with_metrics(warehouse, table, scans, known) for table in tables]
         words = str(executed.toString())
     except (PySparkException, Py4JError) as error:
         raise as_headwater_error(error) from error
@@ -64,26 +77,47 @@ def explained_by_spark(
     )  # fmt: skip
 
 
-def _size(execution: Any) -> int | None:
-    """Rows that the optimizer expects, where it has statistics."""
-    found = execution.optimizedPlan().stats().rowCount()
-    return int(str(found.get())) if found.isDefined() else None
+def _size(execution: Any) -> int:
+    """Rows that the optimizer expects: by its statistics, else by the bytes and the width that it reckons with."""
+    plan = execution.optimizedPlan()
+    found = plan.stats().rowCount()
+    if found.isDefined():
+        return int(str(found.get()))
+    output = plan.output()
+    width = 8 + sum(int(output.apply(at).dataType().defaultSize()) for at in range(output.size()))
+    return int(str(plan.stats().sizeInBytes())) // width
 
 
-def _table(warehouse: Warehouse, relation: str, answer: SparkAnswer, plan: Plan | None) -> TableRead:
-    kinds, _, name = relation.partition(".")
-    kind = Kind(kinds.removesuffix("s"))
+def _stage(node: Any) -> Stage:
+    """An operator: the time that it tells of, summed over its tasks, and its rows."""
+    counts = _counts(node)
+    seconds = sum(count / _PER_SECOND[kind] for kind, count in counts.values() if kind in _PER_SECOND)
+    rows = counts.get("numOutputRows")
+    return Stage(str(node.nodeName()).lower(), seconds, None if rows is None else rows[1])
+
+
+_PER_SECOND = {"timing": 1e3, "nsTiming": 1e9}
+
+
+def _counts(node: Any) -> dict[str, tuple[str, int]]:
+    """A node's counters: what kind each is, and how far it has come."""
+    found = node.metrics()
+    keys = found.keys().toSeq()
+    named = ((str(keys.apply(at)), found.apply(keys.apply(at))) for at in range(keys.size()))
+    return {name: (str(metric.metricType()), int(metric.value())) for name, metric in named}
+
+
+def _table(warehouse: Warehouse, relation: str, answer: SparkAnswer, known: Sequence[Chosen]) -> TableRead:
+    kind, name = _named(relation)
     found = TableRead(relation, warehouse.format(kind, name).name, answer.versions[relation], "spark")
-    if plan is not None:
+    one = _of(relation, known)
+    if one is not None:
         from headwater.query.explaining import table_read
 
-        known = next((one for one in plan.scans if one.scan.reading.name == name), None)
-        if known is not None:
-            told = table_read(known)
-            return replace(
-                told, reader="spark", files=None, files_pruned_by_partition=None, files_pruned_by_bounds=None,
-                partitions=None,
-            )  # fmt: skip
+        return replace(
+            table_read(one), reader="spark", files=None, files_pruned_by_partition=None, files_pruned_by_bounds=None,
+            partitions=None,
+        )  # fmt: skip
     try:
         files = reading(Catalogue(warehouse), kind, name, answer.versions[relation]).files
     except (Refused, HeadwaterError):
@@ -94,6 +128,17 @@ def _table(warehouse: Warehouse, relation: str, answer: SparkAnswer, plan: Plan 
         found, columns_all=len(files.schema.names), files_all=len(files.files), rows_all=files.rows,
         bytes_all=files.bytes,
     )  # fmt: skip
+
+
+def _named(relation: str) -> tuple[Kind, str]:
+    kinds, _, name = relation.partition(".")
+    return Kind(kinds.removesuffix("s")), name
+
+
+def _of(relation: str, known: Sequence[Chosen]) -> Chosen | None:
+    """The one scan of a relation that was looked at; None where there are several, which differ."""
+    found = [one for one in known if (one.scan.reading.kind, one.scan.reading.name) == _named(relation)]
+    return found[0] if len(found) == 1 else None
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
@@ -111,14 +156,39 @@ def _nodes(plan: Any) -> Iterator[Any]:
             yield from _nodes(group.apply(at))
 
 
-def _with_metrics(warehouse: Warehouse, table: TableRead, scans: list[Any]) -> TableRead:
-    kinds, _, name = table.relation.partition(".")
-    address = warehouse.address(Kind(kinds.removesuffix("s")), name)
+def _with_metrics(warehouse: Warehouse, table: TableRead, scans: list[Any], known: Sequence[Chosen]) -> TableRead:
+    kind, name = _named(table.relation)
+    address = warehouse.address(kind, name)
     for scan in scans:
         told = str(scan.toString()) + _root(scan)
         where = address.path or str(address.table)
         if where.removeprefix("file:") in told or f".{name}" in told:
-            return replace(table, **_metrics(scan, table))
+            counted = replace(table, **_metrics(scan, table))
+            one = _of(table.relation, known)
+            return counted if one is None else _with_row_groups(counted, one)
+    return table
+
+
+def _with_row_groups(table: TableRead, one: Chosen) -> TableRead:
+    """By footers, if Spark has read as many files as the conditions leave: by bounds, or by partitions alone."""
+    scan = one.scan
+    if scan.reading.files is None or table.files is None:
+        return table
+    by_partition = [file for file in scan.reading.files.files if scan.wanted(file, only_partition=True)]
+    for files, by_bounds in ((one.files, one.by_bounds), (by_partition, 0)):
+        if len(files) == table.files:
+            counted = count(scan, files, table.columns, bloomed(scan, files))
+            return replace(
+                table,
+                partitions=distinct(files) if scan.reading.files.partition_columns else None,
+                files_pruned_by_partition=one.by_partition,
+                files_pruned_by_bounds=by_bounds,
+                row_groups_all=counted.groups,
+                row_groups=counted.groups - counted.by_bounds - counted.by_bloom_filter,
+                row_groups_skipped_by_bounds=counted.by_bounds,
+                row_groups_skipped_by_bloom_filter=counted.by_bloom_filter,
+                bytes=counted.bytes,
+            )
     return table
 
 
@@ -131,9 +201,7 @@ def _root(scan: Any) -> str:
 
 def _metrics(scan: Any, table: TableRead) -> dict[str, Any]:
     """Spark's counters under our names; formats count under different ones."""
-    found = scan.metrics()
-    keys = found.keys().toSeq()
-    counts = {keys.apply(at): int(found.apply(keys.apply(at)).value()) for at in range(keys.size())}
+    counts = {name: count for name, (_, count) in _counts(scan).items()}
     told: dict[str, Any] = {"rows": counts.get("numOutputRows")}
     files = counts.get("numFiles", counts.get("resultDataFiles"))
     if files is not None:

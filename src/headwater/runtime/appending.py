@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
+from headwater.flows import flow_name
 from headwater.formats.base import Address
 from headwater.formats.registry import FORMATS
 from headwater.model import Kind, Version
-from headwater.runtime.plans import flow_name
 from headwater.sources.append.inbox import Inbox, Receipt
 from headwater.sources.append.records import Rows, records
 from headwater.spec import Topic

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
+from headwater.logs import get_logger
 from headwater.project.definition import Project
 from headwater.runtime.frames import Frame, Line, Receiving, Sending, Text
 from headwater.runtime.hello import Hello, folder_of
@@ -22,7 +21,7 @@ from headwater.runtime.hello import Hello, folder_of
 LONGEST_PATH = 100
 """Bytes; a Unix socket's path may have 107, or fewer on some systems."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True)

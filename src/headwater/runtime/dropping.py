@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from headwater.deadletters import DeadLetters
 from headwater.errors import Code, UsageError
-from headwater.flows import Ledger
+from headwater.flows import Ledger, flow_name
 from headwater.model import Kind
 from headwater.runtime import tags
 from headwater.runtime.control import holding_alone
-from headwater.runtime.plans import flow_name
 from headwater.runtime.topics import sharing
 from headwater.sources.postgres_cdc import leaving
 from headwater.sources.postgres_cdc.config import PostgresCdcSource

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from headwater.flows import Ledger
+from headwater.flows import Ledger, flow_name
 from headwater.model import Kind, Version
-from headwater.runtime.plans import flow_name, flow_names
+from headwater.runtime.plans import flow_names
 from headwater.runtime.tags import protected
 from headwater.warehouse import Warehouse
 

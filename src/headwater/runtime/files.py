@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow.parquet as pq
 
 from headwater.errors import Code, UsageError
+from headwater.flows import flow_name
 from headwater.formats.base import Address, Capability
 from headwater.formats.registry import FORMATS
 from headwater.model import DataFile, Kind, TableStats, Version
 from headwater.runtime.holding import holding
 from headwater.runtime.jsonschema import json_schema
-from headwater.runtime.plans import flow_name
 from headwater.spec.layout import Layout, ParquetOptions
 from headwater.storage import Files
 from headwater.warehouse import Warehouse

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-import structlog
 from pyspark.sql import SparkSession
 
 from headwater.errors import Code, HeadwaterError, TransientError
 from headwater.flows import Range, StepDone, Steps
+from headwater.logs import get_logger
 from headwater.runtime.leases import Lease
 from headwater.runtime.pacing import BackOff
 from headwater.runtime.plans import Plan
@@ -31,7 +31,7 @@ NAP = 0.5
 LAG_EVERY = 2.0
 """Seconds between two looks at how far a flow is behind."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass
@@ -159,6 +159,7 @@ class Keeper:
             rows=done.landed.rows,
             rejected=done.landed.rejected,
             recovered=done.recovered,
+            **({} if done.landed.checks is None else {"checks": dict(done.landed.checks)}),
         )
 
     def _opened(self) -> Steps:

@@ -8,13 +8,12 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-import structlog
-
 from headwater.errors import Code, TerminalError, TransientError
+from headwater.logs import get_logger
 from headwater.runtime.holders import Holder
 from headwater.state import LeaseRecord, State
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True)

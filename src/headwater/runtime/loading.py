@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from headwater.errors import Code, UsageError
+from headwater.flows import flow_name
 from headwater.ingest.schemas import parse_ddl
 from headwater.model import Kind, Version
 from headwater.runtime.holding import holding
-from headwater.runtime.plans import flow_name
 from headwater.session import activate, fork
 from headwater.spec import Table, layout_of
 from headwater.tables.reference import check_rows, loaded

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.errors import Code, HeadwaterError, UsageError
-from headwater.flows import Ledger
+from headwater.flows import Ledger, flow_name
 from headwater.formats.base import Capability
 from headwater.model import Kind
+from headwater.project.graph import graph_of
 from headwater.project.plan import Action, Effect, Planned, plan
 from headwater.runtime.control import holding_alone
-from headwater.runtime.plans import flow_name
+from headwater.spec import Table
 from headwater.storage import Files
+from headwater.views.forward import carry_forward
 from headwater.warehouse import Warehouse
 
 
@@ -31,12 +33,24 @@ def planned(warehouse: Warehouse) -> list[dict[str, Any]]:
         {
             "relation": str(one.name),
             "action": one.action.value,
-            "why": list(one.why),
+            "why": [*one.why, *_redone(warehouse, one)],
             "reads": [{"name": r.name, "bytes": r.bytes} for r in _readings(warehouse, one.reads)],
             "needs_apply": one.destructive,
         }
         for one in plan(warehouse.project, warehouse.state.relations())
     ]
+
+
+def _redone(warehouse: Warehouse, step: Planned) -> list[str]:
+    """How the rows that a changed query leaves as they are could be made anew, and what that would read."""
+    if not step.goes_on:
+        return []
+    inputs = [str(each.of) for each in graph_of(warehouse.project).inputs[step.name]]
+    read = [
+        reading.name if reading.bytes is None else f"{reading.name} (at most {reading.bytes:,} bytes)"
+        for reading in _readings(warehouse, list(dict.fromkeys(inputs)))
+    ]
+    return [f"headwater flow rebuild {step.name} --yes would make all of its rows by it, from {', '.join(read)}"]
 
 
 def prepare(warehouse: Warehouse, flows: Collection[str], *, apply: bool) -> None:
@@ -76,6 +90,10 @@ def _do(warehouse: Warehouse, step: Planned) -> None:
             table = warehouse.existing(kind, name)
             table.format.require(Capability.EVOLVE_PARTITIONING)
             table.repartition(wanted.after)
+        definition = warehouse.definition(kind, name)
+        if isinstance(definition, Table) and (definition.sql is not None or definition.transform is not None):
+            with holding_alone(warehouse, flow_name(name, kind)):
+                carry_forward(warehouse, definition, other=step.goes_on)
         _remember(warehouse, step)
 
 

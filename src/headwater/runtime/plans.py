@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headwater.errors import Code, UsageError, did_you_mean
-from headwater.flows import Steps
+from headwater.flows import Steps, flow_name
 from headwater.model import Kind
+from headwater.project.graph import Name, graph_of
 from headwater.project.runnable import kept_tables
 from headwater.runtime.pacing import Pace
 from headwater.spec.base import Trigger
@@ -33,6 +35,18 @@ class Plan:
     """Flows whose results it reads: a run that ends lets them finish first."""
 
 
+def plan_of_table(warehouse: Warehouse, name: str, open: Callable[[SparkSession, Guard], Steps]) -> Plan:
+    """How a table of the project is run, whatever keeps it: after what it reads, as soon as something is there."""
+    reads = graph_of(warehouse.project).inputs[Name(Kind.TABLE, name)]
+    return Plan(
+        flow=flow_name(name, Kind.TABLE),
+        trigger=warehouse.project.trigger_of(warehouse.project.tables[name]),
+        pace=Pace(1, timedelta(0)),
+        open=open,
+        after=frozenset(str(each.of) for each in reads),
+    )
+
+
 def flow_names(warehouse: Warehouse) -> list[str]:
     """Every flow of a lake: those of its project, and of the views that were made by a statement."""
     project = warehouse.project
@@ -51,7 +65,3 @@ def named(warehouse: Warehouse, name: str) -> str:
         known = {short for flow in flows for short in (flow, flow.split(".", 1)[1])}
         raise UsageError(Code.UNKNOWN_FLOW, f"there is no flow '{name}'", hint=did_you_mean(name, known))
     return found[0]
-
-
-def flow_name(name: str, kind: Kind = Kind.TOPIC) -> str:
-    return f"{kind.plural}.{name}"

@@ -7,12 +7,11 @@ from datetime import datetime, timezone
 from typing import NoReturn
 
 from headwater.errors import Code, TerminalError, UsageError
-from headwater.flows import Intent, Ledger, Positions
+from headwater.flows import Intent, Ledger, Positions, flow_name
 from headwater.formats.base import Address
 from headwater.model import At, Kind, Mark, Version
 from headwater.project.graph import Name, graph_of
 from headwater.runtime.holding import holding
-from headwater.runtime.plans import flow_name
 from headwater.runtime.tables import applied_from, applied_input, applied_target, remember_shape
 from headwater.session import activate, fork
 from headwater.spec import Table, layout_of

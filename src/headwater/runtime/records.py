@@ -40,6 +40,9 @@ class _Told:
     def batches(self) -> Iterator[pa.RecordBatch]:
         yield from self._table.to_batches()
 
+    def rows(self) -> None:
+        """Only by batches."""
+
     def close(self) -> None:
         """Nothing is held."""
 

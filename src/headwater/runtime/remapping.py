@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pyspark.sql import DataFrame
 
 from headwater.errors import Code, UsageError
-from headwater.flows import Intent
+from headwater.flows import Intent, flow_name
 from headwater.formats.base import Address, Capability
 from headwater.formats.frames import column
 from headwater.formats.locks import writing
@@ -16,7 +16,6 @@ from headwater.ingest.columns import INGESTED_AT
 from headwater.ingest.topic import TopicTarget
 from headwater.model import WEIGHT, Kind, Mark, Version
 from headwater.runtime.holding import holding
-from headwater.runtime.plans import flow_name
 from headwater.runtime.topics import open_topic, topic_target
 from headwater.session import fork
 from headwater.sources.decoding.base import POSITION, RAW

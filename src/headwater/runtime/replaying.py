@@ -13,11 +13,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.deadletters import DeadLetters
-from headwater.flows import Flow, Ledger, Positions, Range
+from headwater.flows import Flow, Ledger, Positions, Range, flow_name
 from headwater.formats.base import SparkTable
 from headwater.model import Kind, Mark
 from headwater.runtime.holding import holding
-from headwater.runtime.plans import flow_name
 from headwater.runtime.topics import OpenTopic, open_topic, topic_target
 from headwater.session import fork
 from headwater.sources.decoding.base import POSITION, RAW

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headwater.errors import Code, UsageError
+from headwater.flows import flow_name
 from headwater.model import At, Kind, Version
 from headwater.project.graph import Name, graph_of
 from headwater.project.runnable import kept_tables
 from headwater.runtime.holding import holding
-from headwater.runtime.plans import flow_name
 from headwater.session import activate, fork
 from headwater.sql.names import Reference
 from headwater.sql.references import parse_query, references

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
-import structlog
-
 from headwater.errors import Code, HeadwaterError, TerminalError
+from headwater.logs import get_logger
 from headwater.project.runnable import kept_tables
 from headwater.project.transforms import streaming_tables
 from headwater.runtime.door import Answers, Door
@@ -32,7 +31,7 @@ from headwater.warehouse import Warehouse
 UNWINDING = 3.0
 """Seconds that cancelled steps may take to come to an end, before Spark is ended under them and again after that."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 def _nothing(_: object = None) -> None:

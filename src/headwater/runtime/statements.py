@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
@@ -65,11 +66,21 @@ def execute(
     read_only: bool = False,
 ) -> Result:
     """Execute one statement: a query's first `limit` rows; `read_only` refuses all but questions about the lake."""
-    statement = parse_statement(sql)
+    statement = _parsed(sql) if len(sql) <= _SHORT else parse_statement(sql)
     if read_only:
         require_read_only(statement, sql)
     asking = Asking(engine, limit, limits, stopping)
     return _Execution(warehouse, sql, settings or Settings(), asking).run(statement)
+
+
+_SHORT = 10_000
+"""Characters of a statement that is worth keeping."""
+
+
+@lru_cache(maxsize=256)
+def _parsed(sql: str) -> Statement:
+    """A text that was parsed before. Whoever changes what it means works on a copy."""
+    return parse_statement(sql)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from headwater.runtime.leases import held
 from headwater.runtime.plans import flow_names
 from headwater.runtime.reports import FlowReport, FlowState
 from headwater.state import State
+from headwater.tables.tally import Tally
 from headwater.warehouse import Warehouse
 
 NEW, DIED = "new", "died"
@@ -36,6 +37,7 @@ def flow_statuses(warehouse: Warehouse) -> list[dict[str, Any]]:
             status["rows_per_second"] = 0.0
         updated = status["updated_at"]
         status |= {
+            "checks": _checks(warehouse, flow),
             "paused": paused,
             "holder": None if lease is None else str(lease.holder),
             "heard_at": None if lease is None else lease.heard_at.isoformat(),
@@ -43,3 +45,11 @@ def flow_statuses(warehouse: Warehouse) -> list[dict[str, Any]]:
         }
         found.append(status)
     return found
+
+
+def _checks(warehouse: Warehouse, flow: str) -> dict[str, Any] | None:
+    """What the watermark and the expectations of a table have counted, whoever ran it."""
+    table = warehouse.project.tables.get(flow.partition(".")[2]) if flow.startswith("tables.") else None
+    if table is None or (table.watermark is None and not table.expect):
+        return None
+    return Tally(warehouse.files, flow).told()

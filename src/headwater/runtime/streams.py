@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
@@ -14,15 +13,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.decorators import Registered
 from headwater.errors import Code, HeadwaterError, TransientError
-from headwater.flows import Epoch, Ledger, Positions, Range, StepDone
+from headwater.flows import Epoch, Ledger, Positions, Range, StepDone, flow_name
 from headwater.formats.base import SparkTable
 from headwater.formats.feed import leave_feed
 from headwater.model import Kind
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, streaming_tables
 from headwater.runtime.opening import empty, notes_of, require_fence
-from headwater.runtime.pacing import Pace
-from headwater.runtime.plans import Guard, Plan, flow_name
+from headwater.runtime.plans import Guard, Plan, plan_of_table
 from headwater.sources.reading import Lag
 from headwater.sparkerrors import as_headwater_error
 from headwater.spec import Table, layout_of
@@ -40,15 +38,7 @@ Take = Callable[[DataFrame, int], None]
 
 def stream_plan(warehouse: Warehouse, name: str) -> Plan:
     """How a table is run that a streaming query makes."""
-    definition = warehouse.project.tables[name]
-    reads = graph_of(warehouse.project).inputs[Name(Kind.TABLE, name)]
-    return Plan(
-        flow=flow_name(name, Kind.TABLE),
-        trigger=warehouse.project.trigger_of(definition),
-        pace=Pace(1, timedelta(0)),
-        open=lambda spark, guard: StreamFlow(TableQuery(warehouse, name, spark, guard)),
-        after=frozenset(str(each.of) for each in reads),
-    )
+    return plan_of_table(warehouse, name, lambda spark, guard: StreamFlow(TableQuery(warehouse, name, spark, guard)))
 
 
 @dataclass

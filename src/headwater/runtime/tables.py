@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from typing import NoReturn
 
@@ -11,14 +10,13 @@ from pyspark.sql import SparkSession
 
 from headwater.changes.following import Place, Relation, relation_of
 from headwater.errors import Code, TransientError, Where
-from headwater.flows import Flow, Ledger, Steps
+from headwater.flows import Flow, Ledger, Steps, flow_name
 from headwater.formats.base import SparkTable
 from headwater.ingest.schemas import parse_ddl
 from headwater.model import Kind
 from headwater.project.graph import Name, graph_of
 from headwater.runtime.opening import empty, require_fence
-from headwater.runtime.pacing import Pace
-from headwater.runtime.plans import Guard, Plan, flow_name
+from headwater.runtime.plans import Guard, Plan, plan_of_table
 from headwater.spec import Table, layout_of
 from headwater.storage import Files
 from headwater.tables.apply.input import VersionsInput
@@ -27,20 +25,13 @@ from headwater.tables.apply.target import ApplyTarget
 from headwater.tables.reference import loaded
 from headwater.tables.seeds import SeedInput, SeedTarget
 from headwater.views.flow import open_table
+from headwater.views.transformed import open_transform
 from headwater.warehouse import Warehouse, fingerprint
 
 
 def table_plan(warehouse: Warehouse, name: str) -> Plan:
-    """How a table is run that applies changes, or is loaded from a file."""
-    definition = warehouse.project.tables[name]
-    reads = graph_of(warehouse.project).inputs[Name(Kind.TABLE, name)]
-    return Plan(
-        flow=flow_name(name, Kind.TABLE),
-        trigger=warehouse.project.trigger_of(definition),
-        pace=Pace(1, timedelta(0)),
-        open=partial(table_flow, warehouse, name),
-        after=frozenset(str(each.of) for each in reads),
-    )
+    """How a table is run that applies changes, is kept by a query, or is loaded from a file."""
+    return plan_of_table(warehouse, name, partial(table_flow, warehouse, name))
 
 
 def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guard) -> Steps:
@@ -49,6 +40,8 @@ def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guar
     require_fence(warehouse, definition)
     if definition.sql is not None:
         return open_table(warehouse, definition, spark, guard)
+    if definition.transform is not None:
+        return open_transform(warehouse, definition, spark, guard)
     flow = flow_name(name, Kind.TABLE)
     ledger = Ledger(warehouse.files, flow)
     table = warehouse.table(Kind.TABLE, name, spark)

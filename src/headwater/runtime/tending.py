@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-import structlog
-
 from headwater.errors import HeadwaterError
+from headwater.logs import get_logger
 from headwater.runtime.holders import Holder
 from headwater.runtime.keeper import Keeper
 from headwater.runtime.leases import Lease
@@ -19,7 +18,7 @@ from headwater.state import Control, State
 EVERY = 0.5
 """Seconds between two rounds."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Tending:

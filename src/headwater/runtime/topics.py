@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.deadletters import DeadLetters
 from headwater.errors import Unsupported
-from headwater.flows import Flow, Ledger, Positions, Range
+from headwater.flows import Flow, Ledger, Positions, Range, flow_name
 from headwater.formats.base import Address, Capability, SparkTable
 from headwater.ingest.pipeline import Pipeline
 from headwater.ingest.schemas import SchemaLog, parse_ddl
@@ -19,7 +19,7 @@ from headwater.ingest.topic import TopicTarget
 from headwater.model import Kind
 from headwater.runtime.opening import empty, notes_of, require_fence
 from headwater.runtime.pacing import Pace
-from headwater.runtime.plans import Plan, flow_name
+from headwater.runtime.plans import Plan
 from headwater.sources.decoding.base import Decoder
 from headwater.sources.readers import open_reader
 from headwater.sources.reading import Ahead, ForeignTable, Lag, Reader, ReaderContext, Sharing

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from headwater.changes.following import places
 from headwater.errors import Code, TerminalError, UsageError, Where
-from headwater.flows import Ledger
+from headwater.flows import Ledger, flow_name
 from headwater.formats.registry import FORMATS
 from headwater.model import Kind
 from headwater.runtime import tags
@@ -22,11 +22,10 @@ from headwater.runtime.settings import Stale
 from headwater.session import activate, fork
 from headwater.spec import Refresh, View
 from headwater.spec.base import placed
-from headwater.sql.references import parse_query, references, resolve
-from headwater.views.compiling import asked, compiled
+from headwater.views.compiling import asked, compiled, read_by
 from headwater.views.explaining import Explanation, explained
-from headwater.views.flow import ViewFlow, flow_of, open_flow
-from headwater.views.records import Notes, Refreshed
+from headwater.views.flow import ViewFlow, open_flow
+from headwater.views.records import Notes, Refreshed, now
 from headwater.views.verifying import Verified, verify
 from headwater.warehouse import Warehouse, fingerprint
 
@@ -150,7 +149,7 @@ def drop_view(warehouse: Warehouse, name: str, *, if_exists: bool = False) -> di
     readers = [other for other in warehouse.names(Kind.VIEW) if other != name and name in _inputs(warehouse, other)]
     if readers:
         raise UsageError(Code.USAGE, f"view '{name}' is read by {', '.join(readers)}", hint="drop those first")
-    flow = flow_of(name)
+    flow = flow_name(name, Kind.VIEW)
     with holding(warehouse, flow):
         _open.get(warehouse, {}).pop(name, None)
         Ledger(warehouse.files, flow).restart(empty=True)
@@ -215,7 +214,7 @@ def _done(flow: ViewFlow, full: str | None) -> Refreshed:
     done = flow.step(full=full)
     if done is None or flow.last is None:
         recorded = {label: {"before": p.version, "after": p.version} for label, p in flow.recorded().items()}
-        nothing = Refreshed(flow.name, "none", "nothing is new", 0, 0, watermarks=recorded, at=_now())
+        nothing = Refreshed(flow.name, "none", "nothing is new", 0, 0, watermarks=recorded, at=now())
         flow.refresher.notes.add(nothing)
         return nothing
     return flow.last
@@ -228,7 +227,7 @@ _open: WeakKeyDictionary[Warehouse, dict[str, ViewFlow]] = WeakKeyDictionary()
 @contextmanager
 def _opened(warehouse: Warehouse, name: str, definition: View | None = None) -> Iterator[ViewFlow]:
     """A view's flow while nobody else refreshes it."""
-    with holding(warehouse, flow_of(name)) as guard:
+    with holding(warehouse, flow_name(name, Kind.VIEW)) as guard:
         known = _open.setdefault(warehouse, {})
         flow, found = known.pop(name, None), definition or warehouse.definition(Kind.VIEW, name)
         outer = warehouse.spark
@@ -262,7 +261,7 @@ def _require(warehouse: Warehouse, name: str) -> None:
 
 
 def _refreshes(warehouse: Warehouse, name: str) -> list[Refreshed]:
-    return Notes(warehouse.files, flow_of(name), 0).refreshes()
+    return Notes(warehouse.files, flow_name(name, Kind.VIEW), 0).refreshes()
 
 
 def _summary(warehouse: Warehouse, name: str) -> dict[str, Any]:
@@ -287,9 +286,7 @@ def _inputs(warehouse: Warehouse, name: str) -> list[str]:
     """The views that a view reads."""
     definition = warehouse.definition(Kind.VIEW, name)
     assert isinstance(definition, View)
-    known = {kind: warehouse.names(kind) for kind in Kind}
-    found = references(parse_query(definition.sql))
-    return [one.name for one in found if resolve(one, known) is Kind.VIEW]
+    return [one.name for one in read_by(warehouse, definition.sql) if one.kind is Kind.VIEW]
 
 
 def _views_below(warehouse: Warehouse, name: str) -> list[str]:
@@ -311,7 +308,3 @@ def _require_no_circle(warehouse: Warehouse, name: str, flow: ViewFlow) -> None:
             continue
         if relation.name == name or name in _views_below(warehouse, relation.name):
             raise UsageError(Code.CYCLE, f"view '{name}' would read itself, by way of {relation.label}")
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat()

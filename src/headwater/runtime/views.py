@@ -7,13 +7,14 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from headwater.flows import flow_name
 from headwater.model import Kind
 from headwater.runtime.opening import require_fence
 from headwater.runtime.pacing import Pace
-from headwater.runtime.plans import Guard, Plan, flow_name
+from headwater.runtime.plans import Guard, Plan
 from headwater.spec import View
 from headwater.spec.base import Trigger
-from headwater.sql.references import parse_query, references, resolve
+from headwater.views.compiling import read_by
 from headwater.views.flow import ViewFlow, open_flow
 from headwater.warehouse import Warehouse
 
@@ -35,14 +36,12 @@ def view_plans(warehouse: Warehouse, wanted: set[str]) -> list[Plan]:
 
 def _plan(warehouse: Warehouse, definition: View, flow: str) -> Plan:
     trigger: Trigger = definition.refresh.every or "continuous"
-    known = {kind: warehouse.names(kind) for kind in Kind}
-    reads = references(parse_query(definition.sql))
     return Plan(
         flow=flow,
         trigger=trigger,
         pace=Pace(1_000_000_000, JOINED),
         open=partial(_open, warehouse, definition),
-        after=frozenset(flow_name(one.name, resolve(one, known)) for one in reads),
+        after=frozenset(map(str, read_by(warehouse, definition.sql))),
     )
 
 

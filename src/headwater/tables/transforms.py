@@ -27,7 +27,16 @@ TICK = "1 second"
 
 
 def transformed(function: Registered, root: Path, inputs: Mapping[str, DataFrame]) -> DataFrame:
-    """What the function makes of its inputs; TRANSFORM_FAILED at the user's line where that is no stream."""
+    """What the function makes of streams; TRANSFORM_FAILED at the user's line where that is no stream."""
+    result = called(function, root, inputs)
+    if not result.isStreaming:
+        hint = "make it from the parameters, which are streams; or leave `streaming=True` out"
+        raise _failed(function, "what it gives is no stream", line_of(function, root), hint)
+    return result
+
+
+def called(function: Registered, root: Path, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    """What the function makes of its inputs; TRANSFORM_FAILED at the user's line where that is no DataFrame."""
     try:
         result: Any = function.function(**inputs)
     except HeadwaterError:
@@ -37,9 +46,6 @@ def transformed(function: Registered, root: Path, inputs: Mapping[str, DataFrame
         raise _failed(function, message, _own_line(function, error, root)) from error
     if not isinstance(result, DataFrame):
         raise _failed(function, f"it gives a {type(result).__name__}, not a DataFrame", line_of(function, root))
-    if not result.isStreaming:
-        hint = "make it from the parameters, which are streams; or leave `streaming=True` out"
-        raise _failed(function, "what it gives is no stream", line_of(function, root), hint)
     return result
 
 

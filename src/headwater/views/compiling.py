@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,7 @@ from headwater.changes.translation.refusal import NotIncremental
 from headwater.errors import Code, TerminalError, UsageError
 from headwater.formats.frames import column
 from headwater.model import At, Kind
+from headwater.project.graph import Name
 from headwater.sparkerrors import reason, without_plan
 from headwater.sql.references import Reference, parse_query, references, resolve
 from headwater.sql.rewrite import with_relations
@@ -42,10 +44,23 @@ class Asked:
     """By their names in `text`."""
     driving: frozenset[str] = frozenset()
     """Labels of the relations whose changes drive the result; the others are looked up."""
+    streams: frozenset[str] = frozenset()
+    """Those among them whose rows are the events: not the histories that are joined as of a time."""
+
+    pinned: ClassVar[bool] = True
+    """Its columns are others only when it is another one."""
 
     def inputs(self) -> list[Relation]:
         """Each relation once."""
         return list({one.label: one for one in self.relations.values()}.values())
+
+    def compiled(self, spark: SparkSession, places: Mapping[str, Place], recorded: Columns | None = None) -> Compiled:
+        """Analysed over the relations at some places."""
+        return compiled(self, spark, places, recorded)
+
+    def require_unchanged(self, recorded: Columns, now: Columns) -> None:
+        """Refuse inputs that have not what they had when it was built."""
+        require_unchanged(self, recorded, now)
 
 
 @dataclass(frozen=True)
@@ -87,7 +102,8 @@ def asked(warehouse: Warehouse, sql: str, spark: SparkSession, *, streams: bool 
         what = "stream()" if any(one.driving for one in named) else "FOR SYSTEM_TIME AS OF"
         raise UsageError(Code.INVALID_SQL, f"{what} belongs to tables: in a view every input drives the result")
     whole = not any(one.driving for one in named)
-    driving = {_label(one, known) for one in named if whole or one.driving or one.temporal}
+    driving = {str(Name(resolve(one, known), one.name)) for one in named if whole or one.driving or one.temporal}
+    events = {str(Name(resolve(one, known), one.name)) for one in named if one.driving or (whole and not one.temporal)}
     found = presented(with_validity(query))
     relations: dict[str, Relation] = {}
 
@@ -99,11 +115,14 @@ def asked(warehouse: Warehouse, sql: str, spark: SparkSession, *, streams: bool 
         return name
 
     text = with_relations(found.query, place)
-    return Asked(sql, found, text, relations, frozenset(driving & {one.label for one in relations.values()}))
+    labels = {one.label for one in relations.values()}
+    return Asked(sql, found, text, relations, frozenset(driving & labels), frozenset(events & labels))
 
 
-def _label(reference: Reference, known: Mapping[Kind, Sequence[str]]) -> str:
-    return f"{resolve(reference, known).plural}.{reference.name}"
+def read_by(warehouse: Warehouse, sql: str) -> list[Name]:
+    """The relations that a query names, in the order of its text."""
+    known = {kind: warehouse.names(kind) for kind in Kind}
+    return [Name(resolve(one, known), one.name) for one in references(parse_query(sql))]
 
 
 def compiled(

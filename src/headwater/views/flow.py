@@ -10,26 +10,27 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from headwater.changes.following import Place, places
+from headwater.changes.following import Place, States, places
 from headwater.errors import Code, HeadwaterError, UsageError
-from headwater.flows import Intent, Landed, Ledger, Positions, Range, StepDone
+from headwater.flows import Intent, Landed, Ledger, Positions, Range, StepDone, flow_name, wait_for_commits
 from headwater.model import Kind
 from headwater.sources.reading import Lag
 from headwater.spec import Relation, Table, View
+from headwater.tables.late import WATERMARK, Waterline
 from headwater.views.compiling import Asked, asked
+from headwater.views.forward import made_by
 from headwater.views.records import Notes, Refreshed
-from headwater.views.refreshing import Refresher, changed_rows
+from headwater.views.refreshing import Planned, Refresher, changed_rows
+from headwater.views.screening import Screen, screen_of
 from headwater.views.storing import Storage
 from headwater.warehouse import Warehouse, fingerprint
 
 FULL = "full"
 """In an intent's end: why this step computes the view anew."""
-
-
-def flow_of(name: str, kind: Kind = Kind.VIEW) -> str:
-    return f"{kind.plural}.{name}"
+EMPTY = "empty"
+"""In an intent's end: the step came to nothing, and there is no commit of it."""
 
 
 @dataclass
@@ -51,7 +52,7 @@ class ViewFlow:
 
     @property
     def flow(self) -> str:
-        return flow_of(self.name, self.refresher.storage.kind)
+        return flow_name(self.name, self.refresher.storage.kind)
 
     @property
     def positions(self) -> Positions:
@@ -103,7 +104,7 @@ class ViewFlow:
             self.refresher.notes = self.refresher.notes.of(self.ledger.restart(empty=False).number)
         end = {**range.end, **({FULL: why} if why is not None else {})}
         epoch, number = (self.ledger.epoch().number, 0) if last is None else (last.epoch, last.step + 1)
-        start = {} if last is None else {label: place for label, place in last.end.items() if label != FULL}
+        start = {} if last is None else {name: place for name, place in last.end.items() if name not in (FULL, EMPTY)}
         intent = Intent(epoch, number, start, end, self.definition, datetime.now(timezone.utc), range.rows)
         self.ledger.write(intent)
         return intent
@@ -116,16 +117,68 @@ class ViewFlow:
         mark = intent.mark(self.flow)
         with self.one_of_some():
             planned = self.refresher.planned(start, end, why_full=intent.end.get(FULL))
-            self.last = self.refresher.refresh(start, end, mark, planned)
-        if self.last.version is None:
+            if self.refresher.screen is None:
+                self.last = self.refresher.refresh(start, end, mark, planned)
+            else:
+                intent = self._screened(self.refresher.screen, start, end, intent, planned)
+        assert self.last is not None
+        if self.last.version is None and self.refresher.screen is not None:
+            # What was left out has been dealt with, and is not judged again: the step is over without a commit.
+            self._intent = intent = replace(intent, end={**intent.end, EMPTY: True})
+            self.ledger.write(intent)
+        elif self.last.version is None:
             # Nothing of it changed the view: there is no commit, and the next refresh begins where this one did.
             self._seen = end
             self.ledger.take_back(intent)
             self._intent = self.ledger.last()
         else:
             self._intent = intent
-        landed = Landed(self._version(), self.last.rows_changed)
+        landed = self._landed(self.last.rows_changed)
         return StepDone(self.flow, intent.epoch, intent.step, intent.end, landed, recovered)
+
+    def _screened(
+        self,
+        screen: Screen,
+        start: Mapping[str, Place],
+        end: Mapping[str, Place],
+        intent: Intent,
+        planned: Planned,
+    ) -> Intent:
+        """A refresh of what a table's checks let through; the intent with how far event time has come."""
+        made = self.refresher.compiled(end)
+        mark = intent.mark(self.flow)
+        screen.begin(mark, anew=planned.full)
+        states = States(self.refresher.asked.relations, start, end)
+        line = Waterline.of(intent.start.get(WATERMARK))
+        taken = screen.taken(states, made, mark, line, anew=planned.full)
+        if screen.late is not None:
+            intent = replace(intent, end={**intent.end, WATERMARK: taken.line.to_json()})
+            self.ledger.write(intent)
+        self.last = self.refresher.refresh(start, end, intent.mark(self.flow), planned, taken.sources)
+        if screen.late is not None and planned.full:
+            screen.late.forget_earlier(mark.epoch, taken.line)
+        return intent
+
+    def _landed(self, rows: int | None) -> Landed:
+        screen = self.refresher.screen
+        if screen is None:
+            return Landed(self._version(), rows)
+        return Landed(self._version(), rows, screen.tally.left_out, screen.tally.told())
+
+    def take_in(self, letters: DataFrame) -> int:
+        """Let rows in that came late, by their dead letters, in a step of their own; how many there were."""
+        screen = self.refresher.screen
+        with _one_at_a_time(self.refresher.storage.warehouse, self.flow):
+            self.recover()
+            last = self._intent
+            if last is None or screen is None or screen.late is None or self._why_full() is not None:
+                return 0  # nothing has been left out of what there is, or all of it is read again
+            line = Waterline.of(last.end.get(WATERMARK))
+            kept_out = screen.late.kept_out(last.epoch, line)
+            released = kept_out.release(screen.late.keys_of(letters), last.step + 1)
+            if released:
+                self._run(self._begun(Range(_positions(self._places())), None))
+            return released
 
     # --- where it is
 
@@ -169,6 +222,8 @@ class ViewFlow:
 
     def _has_landed(self, intent: Intent) -> bool:
         table = self.refresher.table
+        if intent.end.get(EMPTY):
+            return True
         return table.exists() and table.landed(intent.mark(self.flow)) is not None
 
     def _places(self) -> dict[str, Place]:
@@ -184,11 +239,7 @@ class ViewFlow:
         """Its end is where its sources are when its turn comes: they are brought up to date first."""
 
     def wait(self, stopping: threading.Event, seconds: float) -> None:
-        if self.wake is None:
-            stopping.wait(seconds)
-            return
-        with self.wake:
-            self.wake.wait(seconds)
+        wait_for_commits(self.wake, stopping, seconds)
 
     def lag(self) -> Lag | None:
         try:
@@ -206,7 +257,9 @@ def open_table(
     """A table that is kept by a query, in a session of its own."""
     assert definition.sql is not None
     query = asked(warehouse, definition.sql, spark, streams=True)
-    return _flow(warehouse, Kind.TABLE, definition, "incremental", query, spark, guard)
+    flow = flow_of(warehouse, Kind.TABLE, definition, "incremental", query, spark, guard)
+    flow.definition = made_by(warehouse.project, definition)
+    return flow
 
 
 def open_flow(
@@ -222,10 +275,10 @@ def open_flow(
     """
     found = definition or warehouse.definition(Kind.VIEW, name)
     assert isinstance(found, View)
-    return _flow(warehouse, Kind.VIEW, found, found.refresh.policy, asked(warehouse, found.sql, spark), spark, guard)
+    return flow_of(warehouse, Kind.VIEW, found, found.refresh.policy, asked(warehouse, found.sql, spark), spark, guard)
 
 
-def _flow(
+def flow_of(
     warehouse: Warehouse,
     kind: Kind,
     definition: Relation,
@@ -234,11 +287,14 @@ def _flow(
     spark: SparkSession,
     guard: Callable[[], None],
 ) -> ViewFlow:
-    name, flow = definition.name, flow_of(definition.name, kind)
+    """A flow that keeps the result of a query, or of what stands in its place."""
+    name, flow = definition.name, flow_name(definition.name, kind)
     ledger = Ledger(warehouse.files, flow)
     storage = Storage(warehouse, kind, name, definition, spark)
     notes = Notes(warehouse.files, flow, ledger.epoch().number)
     refresher = Refresher(name, policy, query, spark, storage, notes, guard)
+    if isinstance(definition, Table):
+        refresher.screen = screen_of(warehouse, definition, spark)
     return ViewFlow(name, refresher, ledger, fingerprint(definition), warehouse.refreshing, warehouse.committed)
 
 
@@ -255,5 +311,6 @@ def _positions(places: Mapping[str, Place]) -> dict[str, Any]:
 
 
 def _places_of(positions: Positions) -> dict[str, Place]:
-    found = {label: Place.of(position) for label, position in positions.items() if label != FULL}
+    about = (FULL, EMPTY, WATERMARK)
+    found = {label: Place.of(position) for label, position in positions.items() if label not in about}
     return {label: place for label, place in found.items() if place is not None}

@@ -66,6 +66,10 @@ class Notes:
         told = {label: json.loads(schema.json()) for label, schema in columns.items()}
         self._files.write_atomic(self._columns, json.dumps(told, sort_keys=True))
 
+    def forget_columns(self) -> None:
+        if self._files.exists(self._columns):
+            self._files.delete(self._columns)
+
     def refreshes(self) -> list[Refreshed]:
         """Newest last."""
         found = self._files.find(self._history)

@@ -9,23 +9,24 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import structlog
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from headwater.changes.following import Place, Relation, States
 from headwater.changes.kept.base import ID, Update
 from headwater.changes.keys import Keys, narrowed
+from headwater.changes.operator import Sources
 from headwater.changes.run import Run, collected
 from headwater.errors import Code, TerminalError, Unsupported, UsageError
 from headwater.formats.base import Capability, LightTable, SparkTable
-from headwater.formats.frames import column
-from headwater.model import DELETED, Mark, Version
+from headwater.formats.frames import aligned, column
+from headwater.logs import get_logger
+from headwater.model import Mark, Version
 from headwater.session import local_frame
-from headwater.views.compiling import Asked, Columns, Compiled, columns_now, compiled, require_unchanged
+from headwater.views.compiling import Asked, Columns, Compiled, columns_now
 from headwater.views.cost import Decision, decided
 from headwater.views.lookups import require_no_retraction
 from headwater.views.records import Notes, Refreshed, now
+from headwater.views.screening import Screen
 from headwater.views.storing import Storage
 
 SMALL = 20_000
@@ -33,7 +34,7 @@ SMALL = 20_000
 LIGHT_BYTES = 64 * 2**20
 """Size of a view up to which all of it is read to find a few rows."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Places = Mapping[str, Place]
 
@@ -45,6 +46,10 @@ class Planned:
     full: bool
     reason: str
     decision: Decision | None = None
+    made: Compiled | None = None
+    """What brings the change in."""
+    changed: int | None = None
+    """Rows of the sources' change, as far as known."""
 
 
 @dataclass
@@ -61,6 +66,8 @@ class Refresher:
     guard: Callable[[], None] = lambda: None
     policy: str | None = None
     """Instead of the definition's."""
+    screen: Screen | None = None
+    """What else is asked of the rows."""
     _compiled: tuple[Columns, Compiled] | None = field(default=None, repr=False)
     _table: SparkTable | None = field(default=None, repr=False)
     _light: LightTable | None = field(default=None, repr=False)
@@ -87,12 +94,12 @@ class Refresher:
             if policy == "incremental_strict":
                 raise UsageError(Code.NOT_INCREMENTAL, obstacle, hint=made.refused.hint if made.refused else None)
             return Planned(True, obstacle)
+        changed = changed_rows(self.asked.inputs(), start, end)
         if policy != "auto":
-            return Planned(False, f"the policy is {policy}")
-        relations = self.asked.inputs()
-        decision = decided(changed_rows(relations, start, end), self.notes.refreshes())
+            return Planned(False, f"the policy is {policy}", None, made, changed)
+        decision = decided(changed, self.notes.refreshes())
         log.info("refresh decided", view=self.name, incremental=decision.incremental, **decision.figures)
-        return Planned(not decision.incremental, decision.told, decision)
+        return Planned(not decision.incremental, decision.told, decision, made, changed)
 
     def _obstacle(self, made: Compiled, start: Places, end: Places) -> str | None:
         """Why the change can't be brought in, in words."""
@@ -116,25 +123,35 @@ class Refresher:
         recorded = self.notes.columns()
         present = columns_now(self.asked.inputs(), end)
         if recorded is not None:
-            require_unchanged(self.asked, recorded, present)
+            self.asked.require_unchanged(recorded, present)
         if self._compiled is None or self._compiled[0] != present:
-            made = compiled(self.asked, self.spark, end, recorded)
+            made = self.asked.compiled(self.spark, end, recorded)
             require_no_retraction(made)
+            if self.screen is not None:
+                self.screen.require_fitting(made, self.storage.format)
             self._compiled = (present, made)
         return self._compiled[1]
 
     # --- doing it
 
-    def refresh(self, start: Places, end: Places, mark: Mark, planned: Planned) -> Refreshed:
-        """Bring the view to `end`; nothing is committed where nothing has changed."""
+    def refresh(
+        self, start: Places, end: Places, mark: Mark, planned: Planned, sources: Sources | None = None
+    ) -> Refreshed:
+        """Bring the view to `end`; nothing is committed where nothing has changed. `sources`: what it is given of its
+        relations, if that is not all."""
         began = time.monotonic()
         watermarks = {
             label: {"before": start[label].version if label in start else None, "after": place.version}
             for label, place in end.items()
         }
         done = Refreshed(self.name, "full" if planned.full else "incremental", planned.reason, watermarks=watermarks)
-        with Run(States(self.asked.relations, start, end)) as run:
-            done = self._full(run, end, mark, done) if planned.full else self._incremental(run, start, end, mark, done)
+        begins = self.notes.columns() is None  # it is built, or goes on by another query
+        if begins or not self.asked.pinned:
+            self._grow(planned)
+        if begins:
+            self.notes.put_columns(columns_now(self.asked.inputs(), end))
+        with Run(sources or States(self.asked.relations, start, end)) as run:
+            done = self._full(run, end, mark, done) if planned.full else self._incremental(run, planned, mark, done)
         took = round((time.monotonic() - began) * 1000)
         cost: dict[str, Any] = {} if planned.decision is None else planned.decision.figures
         done = replace(done, duration_ms=took, at=now(), cost=cost)
@@ -143,10 +160,10 @@ class Refresher:
 
     def _full(self, run: Run, end: Places, mark: Mark, done: Refreshed) -> Refreshed:
         self._compiled = None
-        if self.notes.columns() is None:
-            self.notes.put_columns(columns_now(self.asked.inputs(), end))
         made = self.compiled(end)
         frame = made.answered if made.kept is None else made.kept.whole(run)
+        if self.screen is not None:
+            frame = self.screen.checked(frame, made, run, mark, None)
         table = self.storage.built(made, frame, mark.epoch)
         self.guard()
         version = table.replace(frame, mark)
@@ -156,15 +173,20 @@ class Refresher:
         rows = written.rows_added if written is not None else None
         return replace(done, rows_read=whole_rows(self.asked.inputs()), rows_changed=rows, version=version)
 
-    def _incremental(self, run: Run, start: Places, end: Places, mark: Mark, done: Refreshed) -> Refreshed:
-        made = self.compiled(end)
-        assert made.kept is not None
-        update = made.kept.update(run, self._stored)
-        read = changed_rows(self.asked.inputs(), start, end)
-        changed, version = (0, None) if update is None else self._commit(run, update, mark)
+    def _incremental(self, run: Run, planned: Planned, mark: Mark, done: Refreshed) -> Refreshed:
+        assert planned.made is not None
+        assert planned.made.kept is not None
+        done = replace(done, rows_read=planned.changed)
+        update = planned.made.kept.update(run, self._stored)
+        changed, version = (0, None) if update is None else self._commit(run, planned.made, update, mark)
         if version is None:
-            return replace(done, refresh_type="none", reason="nothing has changed", rows_read=read, rows_changed=0)
-        return replace(done, rows_read=read, rows_changed=changed, version=version)
+            return replace(done, refresh_type="none", reason="nothing has changed", rows_changed=0)
+        return replace(done, rows_changed=changed, version=version)
+
+    def _grow(self, planned: Planned) -> None:
+        """Before a change is brought in: the table gets the columns that came to the query."""
+        if planned.made is not None and not planned.full and self.storage.grown(planned.made, self.table):
+            self._table = None
 
     def _stored(self, keys: Keys, columns: Sequence[str]) -> DataFrame:
         """The stored rows of some keys: a small view's by its light reader, else by Spark."""
@@ -176,10 +198,11 @@ class Refresher:
         rows = narrowed(table.read(), keys)
         return rows.select(*map(column, columns)) if columns else rows
 
-    def _commit(self, run: Run, update: Update, mark: Mark) -> tuple[int, Version | None]:
+    def _commit(self, run: Run, made: Compiled, update: Update, mark: Mark) -> tuple[int, Version | None]:
         """A small update by the light library, a large one by Spark."""
-        schema = self.table.schema()
-        rows = _aligned(update.rows, schema)
+        rows = self._complete(update)
+        if self.screen is not None:
+            rows = self.screen.checked(rows, made, run, mark, self.table)
         taken = collected(rows, SMALL)
         if taken is not None and taken.num_rows == 0:
             return 0, None
@@ -189,6 +212,14 @@ class Refresher:
             version = self.table.append(rows, mark) if update.appends else self.table.upsert(rows, mark, keys=[ID])
             return rows.count(), version
         return taken.num_rows, self._commit_small(taken, update, mark)
+
+    def _complete(self, update: Update) -> DataFrame:
+        """The rows with exactly the stored columns."""
+        schema = self.table.schema()
+        missing = [name for name in schema.names if name not in update.rows.columns]
+        if missing:
+            raise TerminalError(Code.INTERNAL, f"the update of a view lacks {', '.join(missing)}")
+        return aligned(update.rows, schema, self.table.address, deletes=not update.appends)
 
     def _commit_small(self, taken: pa.Table, update: Update, mark: Mark) -> Version:
         if self._light is not None:
@@ -214,17 +245,6 @@ def looked_up(light: LightTable, key: str, values: Sequence[Any], columns: Seque
     except Unsupported:
         return None
     return pa.Table.from_batches(batches, reader.schema)
-
-
-def _aligned(rows: DataFrame, schema: StructType) -> DataFrame:
-    names = [f.name for f in schema.fields]
-    columns = [column(f.name).cast(f.dataType).alias(f.name) for f in schema.fields]
-    if DELETED in rows.columns:
-        columns.append(column(DELETED))
-    missing = [name for name in names if name not in rows.columns]
-    if missing:
-        raise TerminalError(Code.INTERNAL, f"the update of a view lacks {', '.join(missing)}")
-    return rows.select(*columns)
 
 
 def changed_rows(relations: list[Relation], start: Places, end: Places) -> int | None:

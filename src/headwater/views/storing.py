@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from headwater.changes.kept.base import ID
+from headwater.errors import Code, TerminalError
 from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable
 from headwater.formats.registry import FORMATS
 from headwater.model import Kind
@@ -87,9 +88,35 @@ class Storage:
             old = FORMATS.get(before.format).spark(self.spark, Address(before.path, before.table), built.around)
             old.drop()
 
+    def grown(self, made: Compiled, table: SparkTable) -> bool:
+        """Give the table the columns of a query that it has not: NULL in the rows that are there. Whether it did.
+
+        A column that the query has no more, or of a type that the table's can't become, is SCHEMA_MISMATCH.
+        """
+        record = self.warehouse.record(self.kind, self.name)
+        assert record is not None
+        have = {f.name: f.dataType.simpleString() for f in table.schema().fields}
+        wanted = {f.name: f.dataType.simpleString() for f in made.schema.fields}
+        gone = [name for name in have if name not in wanted and name not in record.hidden]
+        if gone:
+            raise TerminalError(
+                Code.SCHEMA_MISMATCH,
+                f"{self.kind.value} '{self.name}' has a column '{gone[0]}', and what makes it gives none any more",
+                hint=f"give it, or make its rows anew: headwater flow rebuild {self.kind.plural}.{self.name} --yes",
+            )
+        if all(have.get(name) == type for name, type in wanted.items()):
+            return False
+        hidden = [f for f in table.schema().fields if f.name not in wanted]
+        table.evolve(StructType([*(StructField(f.name, _nullable(f.dataType)) for f in made.schema.fields), *hidden]))
+        self.warehouse.state.put(replace(record, shown=made.shown))
+        return True
+
     def _layout(self, made: Compiled) -> Layout:
         keyed = made.kept is not None and self.format.can(Capability.UPSERT)
-        return layout_of(self.definition).model_copy(update={"keys": (ID,) if keyed else ()})
+        layout = layout_of(self.definition)
+        # The keys that a table declares are what its rows are looked for by: they lie together.
+        by = layout.z_order_by or (layout.keys if self.format.can(Capability.CLUSTER) else ())
+        return layout.model_copy(update={"keys": (ID,) if keyed else (), "z_order_by": by})
 
     def _address(self, ending: str) -> Address:
         definition = self.definition

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from headwater.changes.kept.base import HIDDEN, ID, Kept, Stored, Update, of_row
+from headwater.changes.keys import keys_of
 from headwater.changes.operator import Moment
 from headwater.changes.query import Query
 from headwater.changes.run import Run, consolidated
@@ -45,7 +46,7 @@ class Bag(Kept):
             return Update(self._stored(_repeated(came)), appends=True)
         gone = went.select(of_row(went, self.columns).alias(ROW), (-column(WEIGHT)).alias(WEIGHT))
         gone = run.settled(gone.groupBy(ROW).agg(F.sum(WEIGHT).alias(WEIGHT)))
-        there = stored(run.keys(gone, ROW), ())
+        there = stored(keys_of([(gone, [ROW])], [ROW]), ())
         nth = F.row_number().over(Window.partitionBy(ROW).orderBy(ID))
         leaving = there.withColumn(_NTH, nth).join(gone, ROW).where(column(_NTH) <= column(WEIGHT))
         deletes = leaving.select(*map(column, there.columns)).withColumn(DELETED, F.lit(True))

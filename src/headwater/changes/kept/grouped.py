@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
@@ -17,6 +18,7 @@ from headwater.changes.operator import Moment, Operator
 from headwater.changes.run import Run
 from headwater.formats.frames import column, quoted
 from headwater.model import DELETED, WEIGHT
+from headwater.session import lying
 
 _GROUP = f"{HIDDEN}rows"
 """How many rows a group has: it goes away with the last one."""
@@ -129,14 +131,19 @@ class Grouped(Kept):
         return {sql: f"{HIDDEN}aid_{at}" for at, sql in enumerate(texts)}
 
     def _brought_forward(self, run: Run, partial: DataFrame, stored: Stored) -> DataFrame:
-        joined = run.settled(self._beside_stored(partial, run.keys(partial, ID), stored))
+        joined = self._beside_stored(partial, keys_of([(partial, [ID])], [ID]), stored)
+        if self._staleness() == "FALSE":
+            return self._forward(joined)
+        joined = run.settled(joined)
         stale = self._stale(joined)
-        fresh = joined if stale is None else joined.where(~column(_STALE))
-        rows = self._shown(self._valued(fresh))
-        rows = rows.withColumn(DELETED, column(_GROUP) <= 0 if self.aggregate.by else F.lit(False))
-        if stale is not None:
-            rows = rows.unionByName(self._computed(run, stale.frame, stale))
-        return rows
+        if stale is None:
+            return self._forward(joined)
+        return self._forward(joined.where(~column(_STALE))).unionByName(self._computed(run, stale.frame, stale))
+
+    def _forward(self, joined: DataFrame) -> DataFrame:
+        """The stored rows of groups whose merged states say everything."""
+        rows = self._shown(self._valued(joined))
+        return rows.withColumn(DELETED, column(_GROUP) <= 0 if self.aggregate.by else F.lit(False))
 
     def _beside_stored(self, partial: DataFrame, keys: Keys, stored: Stored) -> DataFrame:
         """Each group with its merged states, and whether its rows have to be seen."""
@@ -167,10 +174,9 @@ class Grouped(Kept):
 
     def _stale(self, joined: DataFrame) -> Keys | None:
         """The groups that have to be computed anew; None if there are none."""
-        if self._staleness() == "FALSE":
-            return None
+        known = lying(joined)
         found = joined.where(column(_STALE))
-        if found.isEmpty():
+        if not pc.any(known[_STALE]).as_py() if known is not None else found.isEmpty():
             return None
         by = self.aggregate.by
         return keys_of([(found, by)], by) if by else Keys((), found)

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable as Handle
 from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -53,7 +54,7 @@ class DeltaLight(LightTable):
         return at
 
     def read(self, at: At | None = None, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        handle = self._open(None if at is None else self.version_at(at))
+        handle = self._latest() if at is None else self._open(self.version_at(at))
         features = set(handle.protocol().reader_features or ()) - _EXACT
         if features or handle.metadata().configuration.get(MAPPING, "none") != "none":
             named = ", ".join(sorted(features)) or "columnMapping"
@@ -61,6 +62,11 @@ class DeltaLight(LightTable):
         wanted = ", ".join(_quoted(name) for name in columns) if columns is not None else "*"
         result: Any = QueryBuilder().register("t", handle).execute(f"SELECT {wanted} FROM t")
         return as_spark(pa.RecordBatchReader.from_stream(result))
+
+    def size(self) -> int | None:
+        found: Any = self._latest().get_add_actions()
+        files = pa.RecordBatchReader.from_stream(found).read_all()
+        return int(pc.sum(files["size_bytes"]).as_py() or 0)
 
     def parquet(self, at: At | None = None) -> ParquetScan:
         try:

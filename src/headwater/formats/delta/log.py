@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.model import Commit, DataFile, Mark, Version
+
+_NEAR = 5
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A table's latest snapshot when it was last looked at."""
+
+    snapshot: Any
+    version: Version
+    stamp: tuple[int, int] | None
+
+
+_known: WeakKeyDictionary[SparkContext, dict[str, _Held]] = WeakKeyDictionary()
+"""By the path of the table, for each Spark."""
 
 
 class TransactionLog:
@@ -20,14 +41,37 @@ class TransactionLog:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
+        self._path = path
+        self._known = _known.setdefault(spark.sparkContext, {})
         jvm: Any = spark._jvm
         self._names: Any = jvm.org.apache.spark.sql.delta.util.FileNames
         self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
 
     def snapshot(self) -> Any:
         """The latest snapshot, after a look at the storage."""
+        return self._latest().snapshot
+
+    def _latest(self) -> _Held:
+        """Delta lists the whole log to see that nothing is new; on a local disk one look at the next commit tells."""
+        held = self._known.get(self._path)
+        if held is not None and held.stamp == self._stamp(held.version) and self._stamp(held.version + 1) is None:
+            return held
         defaults = [getattr(self._log, f"update$default${n}")() for n in (2, 3)]
-        return self._log.update(False, *defaults)
+        snapshot = self._log.update(False, *defaults)
+        version = int(snapshot.version())
+        held = _Held(snapshot, version, self._stamp(version))
+        if held.stamp is not None:
+            self._known[self._path] = held
+        return held
+
+    def _stamp(self, version: Version) -> tuple[int, int] | None:
+        """What tells a commit from one of the same number in a table that was made anew; None: there is none here."""
+        path = self._path.removeprefix("file://")
+        try:
+            found = os.stat(f"{path}/_delta_log/{version:020d}.json")
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def at(self, version: Version) -> Any:
         """The snapshot of a version that is still there."""
@@ -52,10 +96,21 @@ class TransactionLog:
         return DataFrame(self._log.createDataFrame(snapshot, chosen, *defaults), self._spark)
 
     def version(self) -> Version:
-        return int(self.snapshot().version())
+        return self._latest().version
 
     def exists(self) -> bool:
         return self.version() >= 0
+
+    def clear_unborn(self) -> None:
+        """Take away what a creation that never committed has left: Delta takes its folders for a table."""
+        folder = self._log.logPath()
+        storage = folder.getFileSystem(self._log.newDeltaHadoopConf())
+        if not storage.exists(folder):
+            return
+        for found in storage.listStatus(folder):
+            if found.isDirectory() or found.getPath().getName().startswith("."):
+                _delete_empty(storage, found.getPath())
+        _delete_empty(storage, folder)
 
     def properties(self) -> dict[str, str]:
         found = self.snapshot().metadata().configuration()
@@ -68,6 +123,10 @@ class TransactionLog:
 
     def step_of(self, writer: str) -> int | None:
         """The last step that this writer committed."""
+        # Mostly it was one of the last commits. The whole list of writers is a Spark job after each foreign commit.
+        for commit in islice(self.commits(), _NEAR):
+            if commit.mark is not None and commit.mark.writer == writer:
+                return commit.mark.step
         found = self.snapshot().transactions().get(writer)
         return None if found.isEmpty() else int(found.get())
 
@@ -133,8 +192,15 @@ class TransactionLog:
     def forget(spark: SparkSession, path: str) -> None:
         """Drop the cached log of a path whose table is gone."""
         jvm: Any = spark._jvm
+        _known.get(spark.sparkContext, {}).pop(path, None)
         hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
         jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, hadoop_path)
+
+
+def _delete_empty(storage: Any, path: Any) -> None:
+    """Delete a file, or a folder with nothing in it: one that another process has begun to fill stays."""
+    with suppress(Py4JJavaError):
+        storage.delete(path, False)
 
 
 def _whole(root: str, path: str) -> str:

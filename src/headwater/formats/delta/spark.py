@@ -69,6 +69,7 @@ class DeltaTable(SparkTable):
         properties = {LAYOUT: layout.model_dump_json(), FEED: "true", **layout.options}
         if _odd_names(schema):
             properties[MAPPING] = "name"
+        self._log.clear_unborn()
         columns = to_ddl(self.spark, schema)
         partitioned = ", ".join(quoted(p) for p in layout.partition_by)
         clause = f" PARTITIONED BY ({partitioned})" if partitioned else ""

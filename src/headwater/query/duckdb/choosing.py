@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property
@@ -23,7 +23,7 @@ from headwater.query.duckdb.selects import Queries, filled, needed
 from headwater.query.duckdb.terms import Refused, duckdb_type
 from headwater.sql.references import parse_query, referring, resolve
 from headwater.sql.rewrite import time_travel
-from headwater.warehouse import Warehouse
+from headwater.warehouse import Warehouse, without_later_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,8 +58,10 @@ class Plan:
     readings: Mapping[tuple[Kind, str, At | None], Reading] = field(default_factory=dict)
     lasting: bool = True
     """Whether it is the same at another time."""
+    asked_again: bool = False
+    """Whether it was found among the plans that were kept."""
 
-    @property
+    @cached_property
     def versions(self) -> dict[str, Version | None]:
         """Of each relation that is read; one at several versions has the newest one here."""
         return {f"{found.kind.plural}.{found.name}": found.version for found in self.readings.values()}
@@ -74,7 +76,7 @@ class Plan:
         """The text for a query that reads nothing but files."""
         return self.sql({})
 
-    @property
+    @cached_property
     def is_small(self) -> bool:
         """Whether the result is small for certain: no more rows than a small table has."""
         files = self.scans[0].scan.reading.files if len(self.scans) == 1 else None
@@ -102,6 +104,7 @@ class _Plans:
             now = reading(catalogue, *key)
             if now.files is None or now.files is not before.files:
                 return None
+        made.asked_again = True
         return made
 
     def put(self, catalogue: Catalogue, sql: str, made: Plan) -> None:
@@ -151,7 +154,7 @@ def _planned(catalogue: Catalogue, sql: str) -> Plan:
         scan = Scan(readings[key], "")
         record = catalogue.record(kind, reference.name)
         shown = None if record is None else record.shown
-        return scan if shown is None else (_shown(shown), scan)
+        return scan if shown is None else (_shown(shown, readings[key].schema.names), scan)
 
     clock = Clock(datetime.now(timezone.utc))
     queries = Queries(find, clock)
@@ -171,11 +174,11 @@ def _planned(catalogue: Catalogue, sql: str) -> Plan:
     return found
 
 
-def _shown(text: str) -> exp.Query:
+def _shown(text: str, columns: Iterable[str]) -> exp.Query:
     if "\\" in text:
         raise Refused("what the view shows has a backslash")
     try:
-        found = sqlglot.parse_one(text, dialect="spark")
+        found = sqlglot.parse_one(without_later_columns(text, columns), dialect="spark")
     except SqlglotError as error:
         raise Refused("what the view shows can't be parsed") from error
     if not isinstance(found, exp.Query) or len(list(found.find_all(exp.Table))) != 1:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
 
-from headwater.query.duckdb.choosing import Chosen, Plan
-from headwater.query.duckdb.running import connect, register
+from headwater.formats.scanning import ScannedFile
+from headwater.query.duckdb.choosing import Plan
+from headwater.query.duckdb.running import connect, register, release
+from headwater.query.duckdb.scans import Scan
 from headwater.query.duckdb.terms import Origin, Refused, literal, text
 from headwater.query.explained import Stage
 from headwater.query.limits import Limits, Stopping
 from headwater.query.predicates import And, Compare, OneOf, Predicate
+
+RowGroupAt = tuple[str, int]
+"""A file and the number of a row group in it."""
 
 _SHOWN = 12
 """How many operators are told of, the slowest first."""
@@ -35,7 +40,7 @@ class Profile:
 
 
 def profiled(plan: Plan, limits: Limits, stopping: Stopping) -> Profile:
-    connection = connect(limits.memory)
+    connection = connect(limits.memory).connection
     try:
         with stopping.stopping(connection.interrupt):
             begun = time.perf_counter()
@@ -45,7 +50,8 @@ def profiled(plan: Plan, limits: Limits, stopping: Stopping) -> Profile:
             begun = time.perf_counter()
             found = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}").fetchall()
             ran = time.perf_counter() - begun
-            bloomed = {one.scan.alias: count for one in plan.scans if (count := _bloomed(connection, one)) is not None}
+            ruled = {one.scan.alias: _ruled_out(connection, one.scan, one.files) for one in plan.scans}
+            bloomed = {alias: len(groups) for alias, groups in ruled.items() if groups is not None}
     except duckdb.Error as error:
         stopping.check()
         raise Refused(f"DuckDB could not finish it: {str(error).splitlines()[0]}") from error
@@ -100,22 +106,33 @@ def _by_scan(nodes: list[dict[str, Any]], plan: Plan) -> dict[str, dict[str, int
     return found
 
 
-def _bloomed(connection: duckdb.DuckDBPyConnection, one: Chosen) -> int | None:
+def bloomed(scan: Scan, files: Sequence[ScannedFile]) -> set[RowGroupAt]:
+    """Row groups of some files that bloom filters rule out, whichever engine reads them."""
+    kept = connect()
+    try:
+        return _ruled_out(kept.connection, scan, files) or set()
+    finally:
+        release(kept, Limits())
+
+
+def _ruled_out(
+    connection: duckdb.DuckDBPyConnection, scan: Scan, files: Sequence[ScannedFile]
+) -> set[RowGroupAt] | None:
     """Row groups that bloom filters rule out; None where no equality asks them."""
-    files = one.scan.reading.files
-    if files is None or files.field_ids is not None:
+    known = scan.reading.files
+    if known is None or known.field_ids is not None:
         return None
-    gone: set[tuple[str, int]] = set()
+    gone: set[RowGroupAt] = set()
     asked = False
-    for origin, values in _equalities(one.scan.predicates):
-        if not isinstance(origin, Origin) or origin.scan is not one.scan or origin.column in files.partition_columns:
+    for origin, values in _equalities(scan.predicates):
+        if not isinstance(origin, Origin) or origin.scan is not scan or origin.column in known.partition_columns:
             continue
-        for file in one.files:
+        for file in files:
             asked = True
-            ruled = [_probed(connection, file.path, origin, value, files.schema) for value in values]
+            ruled = [_probed(connection, file.path, origin, value, known.schema) for value in values]
             if ruled:
                 gone |= {(file.path, group) for group in set.intersection(*ruled)}
-    return len(gone) if asked else None
+    return gone if asked else None
 
 
 def _probed(connection: duckdb.DuckDBPyConnection, path: str, origin: Origin, value: Any, schema: Any) -> set[int]:

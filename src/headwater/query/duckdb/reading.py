@@ -6,7 +6,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from headwater.errors import Code, TerminalError, Unsupported, UsageError
 from headwater.formats.base import Address, Format, LightTable, Surroundings
@@ -14,7 +13,7 @@ from headwater.formats.registry import FORMATS
 from headwater.model import At, Kind
 from headwater.query.duckdb.scans import Reading
 from headwater.query.duckdb.terms import Refused
-from headwater.state import RelationRecord, State
+from headwater.state import RelationRecord
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class Catalogue:
 
     def __init__(self, warehouse: Warehouse) -> None:
         self.warehouse = warehouse
-        self._records = _records(warehouse.state)
+        self._records = {(record.kind, record.name): record for record in warehouse.state.relations()}
         made: dict[Kind, set[str]] = {kind: set(warehouse.project.relations(kind)) for kind in Kind}
         for kind, name in self._records:
             made[kind].add(name)
@@ -53,20 +52,6 @@ class Catalogue:
         if record is None:
             return self.warehouse.format(kind, name), self.warehouse.address(kind, name)
         return FORMATS.get(record.format), Address(record.path, record.table)
-
-
-_known: WeakKeyDictionary[State, tuple[object, dict[tuple[Kind, str], RelationRecord]]] = WeakKeyDictionary()
-
-
-def _records(state: State) -> dict[tuple[Kind, str], RelationRecord]:
-    """Every relation that was made; read again only after the state database was written."""
-    stamp = state.stamp()
-    known = _known.get(state)
-    if known is not None and stamp is not None and known[0] == stamp:
-        return known[1]
-    found = {(record.kind, record.name): record for record in state.relations()}
-    _known[state] = (stamp, found)
-    return found
 
 
 class _Handles:

@@ -62,15 +62,17 @@ class Scan:
             return [], 0, 0
         kept, by_partition, by_bounds = [], 0, 0
         for file in files.files:
-            if not self._wanted(file, only_partition=True):
+            if not self.wanted(file, only_partition=True):
                 by_partition += 1
-            elif not self._wanted(file, only_partition=False):
+            elif not self.wanted(file, only_partition=False):
                 by_bounds += 1
             else:
                 kept.append(file)
         return kept, by_partition, by_bounds
 
-    def _wanted(self, file: ScannedFile, *, only_partition: bool) -> bool:
+    def wanted(self, file: ScannedFile, *, only_partition: bool) -> bool:
+        """Whether a file may hold a row that meets the conditions."""
+
         def known(origin: Any) -> Bounds | None:
             if not isinstance(origin, Origin) or origin.scan is not self:
                 return None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import structlog
-
 from headwater.errors import Code, HeadwaterError, UsageError
+from headwater.logs import get_logger
 from headwater.sources.files.config import FilesSource
 from headwater.sources.files.folder import UNFINISHED, Folder
 from headwater.sources.files.log import Taken
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Cleaner:

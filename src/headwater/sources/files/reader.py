@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import structlog
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from headwater.errors import Code, HeadwaterError, IntegrityError, TerminalError
+from headwater.logs import get_logger
 from headwater.sources.decoding.base import Decoder
 from headwater.sources.files.batches import BatchReader
 from headwater.sources.files.cleaning import Cleaner
@@ -31,7 +31,7 @@ EVERYWHERE = 60.0
 REMOTE = 5.0
 """Seconds between two looks into an object store at least."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class FilesReader(Reader):

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-import structlog
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -23,6 +22,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.errors import Code, TerminalError, UsageError
+from headwater.logs import get_logger
 from headwater.sources.decoding.base import Decoder
 from headwater.sources.kafka.cluster import Cluster
 from headwater.sources.kafka.config import KafkaSource
@@ -54,7 +54,7 @@ PARTITION = "_topic_partition"
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class KafkaReader(Reader):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import structlog
 
 from headwater.errors import HeadwaterError
+from headwater.logs import get_logger
 from headwater.sources.postgres_cdc.changes import Capture
 from headwater.sources.postgres_cdc.database import Database, Lost, show_lsn
 from headwater.sources.postgres_cdc.relations import Relation, TypeCatalog
@@ -36,7 +36,7 @@ PATIENCE = 5.0
 
 T = TypeVar("T")
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _CHANGES = (
     "SELECT data FROM pg_logical_slot_get_binary_changes(%s, NULL, %s, 'proto_version', '1', 'publication_names', %s)"

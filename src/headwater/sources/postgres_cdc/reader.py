@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import structlog
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from headwater.errors import Code, IntegrityError, TerminalError
+from headwater.logs import get_logger
 from headwater.session import local_frame
 from headwater.sources.decoding.base import Decoder
 from headwater.sources.postgres_cdc import snapshot, tables
@@ -37,7 +37,7 @@ came."""
 POLL = 0.1
 """Seconds between two looks at where the log ends."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True)

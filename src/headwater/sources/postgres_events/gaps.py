@@ -25,9 +25,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from headwater.errors import Code, IntegrityError, TerminalError, UsageError
+from headwater.logs import get_logger
 from headwater.sources.postgres_events.cuts import Found, Leg, Place, between, require_same_server
 from headwater.sources.postgres_events.database import Database
 from headwater.sources.postgres_events.ranges import Ranges
@@ -43,7 +42,7 @@ SINGLY = 500
 BEFORE = -1
 """The position before the first."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from headwater.errors import Code, TerminalError
+from headwater.logs import get_logger
 from headwater.sources.postgres_events.cuts import Found, Leg, Place, between, require_same_server
 from headwater.sources.postgres_events.database import Database
 from headwater.sources.postgres_events.gaps import open_gaps
@@ -25,7 +24,7 @@ from headwater.storage import Files
 
 _TEXT = re.compile(r"^(\d+):(\d+):([\d,]*)$")
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-import structlog
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
+from headwater.logs import get_logger
 from headwater.model import WEIGHT, Version
 from headwater.sources.decoding.base import Decoder
 from headwater.sources.decoding.json import JsonDecoder
@@ -28,7 +28,7 @@ COUNTED = 100
 """Versions behind whose rows are counted; over more of them nobody waits for that."""
 _MISSING = ("FileNotFoundException", "FILE_NOT_EXIST", "does not exist")
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class TableReader(Reader):

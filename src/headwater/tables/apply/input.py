@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from headwater.changes.following import Place as At
 from headwater.changes.following import Relation
-from headwater.flows import Positions, Range
+from headwater.flows import Positions, Range, wait_for_commits
 from headwater.formats.frames import column
 from headwater.model import WEIGHT, Kind, Version
 from headwater.spec import Table
@@ -108,12 +108,7 @@ class VersionsInput:
         """The end is where the topic ends when its own flow is done."""
 
     def wait(self, stopping: threading.Event, seconds: float) -> None:
-        if self._committed is None:
-            stopping.wait(seconds)
-            return
-        with self._committed:
-            if not stopping.is_set():
-                self._committed.wait(seconds)
+        wait_for_commits(self._committed, stopping, seconds)
 
     def lag(self, start: Positions) -> Lag | None:
         return None

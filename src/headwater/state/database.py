@@ -1,19 +1,11 @@
-"""The state database: what the lake holds, so that it is found without a JVM; and who runs which flow, how it goes.
-
-It can be rebuilt from the lake, but for what people have told flows to do (pause).
-"""
+"""The state database by SQLAlchemy: all of it can be read and written here, after a third of a second of loading."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,7 +14,7 @@ from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError, SQL
 from headwater.errors import Code, TerminalError, TransientError
 from headwater.extras import require_extra
 from headwater.model import Kind
-from headwater.secret import Secret
+from headwater.state.records import Control, LeaseRecord, RelationRecord, record_of
 
 BUSY = 30
 """Seconds to wait for another process that writes to SQLite."""
@@ -74,58 +66,11 @@ _statuses = sa.Table(
 )
 
 
-@dataclass(frozen=True)
-class RelationRecord:
-    """A topic, table or view that exists, and where."""
-
-    kind: Kind
-    name: str
-    format: str
-    path: str | None = None
-    table: str | None = None
-    hidden: tuple[str, ...] = ()
-    origin: str = "project"
-    definition: str = ""
-    created_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
-    shown: str | None = None
-    """How its stored rows are shown: a query over STORED in Spark's SQL; None: as they are."""
-    statement: str | None = None
-    """The definition as JSON, of one that was made by a statement (`origin` is `statement`)."""
-    made_from: str | None = None
-    """The project's definition that it was last kept by, as JSON; None: of a release that did not say."""
-
-
-STORED = "headwater_stored"
-"""What stands for the stored table in `shown`."""
-
-
-@dataclass(frozen=True)
-class LeaseRecord:
-    """Who may write for a flow, and until when if nothing more is heard. Times are seconds since 1970."""
-
-    flow: str
-    token: str
-    holder: Mapping[str, Any]
-    renewed_at: float
-    expires_at: float
-
-
-@dataclass(frozen=True)
-class Control:
-    """What people have told a flow to do."""
-
-    paused: bool = False
-    resumed: int = 0
-    """Grows with every `resume`: a flow that was given up is tried again."""
-
-
-class State:
+class Database:
     """Small and transactional; SQLite beside the project, or a database that several machines share."""
 
     def __init__(self, url: str) -> None:
         self._shared = not url.startswith("sqlite")
-        self._watch: sqlite3.Connection | None = None
-        self._watching = threading.Lock()
         if self._shared:
             require_extra("postgres", "psycopg")
             self._engine = sa.create_engine(_with_driver(url), pool_pre_ping=True)
@@ -133,20 +78,6 @@ class State:
             self._engine = sa.create_engine(url, connect_args={"timeout": BUSY})
         with self._doing("open"):
             self._create()
-
-    @staticmethod
-    def beside(home: Path) -> State:
-        """The SQLite database of a project's own folder."""
-        try:
-            home.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise TerminalError(Code.WAREHOUSE_UNWRITABLE, f"can't make the folder {home}: {error.strerror}") from error
-        return State(f"sqlite:///{home / 'state.db'}")
-
-    @staticmethod
-    def of(setting: str | Secret, home: Path) -> State:
-        """The database that the project's `state` names."""
-        return State(setting.reveal()) if isinstance(setting, Secret) else State.beside(home)
 
     def put(self, record: RelationRecord) -> None:
         """Record a relation; one of the same kind and name is replaced."""
@@ -175,15 +106,9 @@ class State:
         with self._doing("write"), self._engine.begin() as connection:
             connection.execute(sa.delete(_relations).where(where))
 
-    def relations(self, kind: Kind | None = None) -> list[RelationRecord]:
-        query = sa.select(_relations).order_by(_relations.c.kind, _relations.c.name)
-        if kind is not None:
-            query = query.where(_relations.c.kind == kind.value)
+    def relations(self) -> list[RelationRecord]:
         with self._doing("read"), self._engine.connect() as connection:
-            return [_record(row) for row in connection.execute(query).mappings()]
-
-    def relation(self, kind: Kind, name: str) -> RelationRecord | None:
-        return next((record for record in self.relations(kind) if record.name == name), None)
+            return [record_of(dict(row)) for row in connection.execute(sa.select(_relations)).mappings()]
 
     # --- leases: each change names the token it expects to find, so that of two only one goes through
 
@@ -258,24 +183,7 @@ class State:
             connection.execute(sa.delete(_statuses).where(_statuses.c.flow.in_(list(statuses))))
             connection.execute(sa.insert(_statuses), rows)
 
-    def stamp(self) -> object | None:
-        """Another one after every write, by whoever; None where that can't be told at once."""
-        if self._shared or self._engine.url.database is None:
-            return None
-        try:
-            with self._watching:
-                if self._watch is None:
-                    self._watch = sqlite3.connect(self._engine.url.database, check_same_thread=False, timeout=BUSY)
-                number: int = self._watch.execute("PRAGMA data_version").fetchone()[0]
-                return number
-        except sqlite3.Error:
-            return None
-
     def close(self) -> None:
-        with self._watching:
-            if self._watch is not None:
-                self._watch.close()
-                self._watch = None
         self._engine.dispose()
 
     def _create(self) -> None:
@@ -310,20 +218,3 @@ class State:
 def _with_driver(url: str) -> str:
     """SQLAlchemy's name for Postgres by psycopg."""
     return "postgresql+psycopg://" + url.split("://", 1)[1]
-
-
-def _record(row: sa.RowMapping) -> RelationRecord:
-    return RelationRecord(
-        kind=Kind(row["kind"]),
-        name=row["name"],
-        format=row["format"],
-        path=row["path"],
-        table=row["catalog_table"],
-        hidden=tuple(json.loads(row["hidden"])),
-        origin=row["origin"],
-        definition=row["definition"],
-        created_at=datetime.fromisoformat(row["created_at"]),
-        shown=row["shown"],
-        statement=row["statement"],
-        made_from=row["made_from"],
-    )

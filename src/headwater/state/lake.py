@@ -1,0 +1,145 @@
+"""The state of one lake. Which relations it has is read from SQLite at once; the rest is left to `database.py`."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import Code, TerminalError
+from headwater.model import Kind
+from headwater.secret import Secret
+from headwater.state.records import COLUMNS, Control, LeaseRecord, RelationRecord, record_of
+
+if TYPE_CHECKING:
+    from headwater.state.database import Database
+
+SQLITE = "sqlite:///"
+BUSY = 30
+"""Seconds to wait for another process that writes to SQLite."""
+
+
+class State:
+    """Small and transactional; SQLite beside the project, or a database that several machines share."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lock = threading.RLock()
+        self._opened: Database | None = None
+        self._file = Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
+        self._reader: sqlite3.Connection | None = None
+        self._known: tuple[int, list[RelationRecord]] | None = None
+        """The relations, and SQLite's number of the state that they were read from."""
+        if self._file is None:
+            self._database  # noqa: B018  a shared database that can't be reached is said now
+
+    @staticmethod
+    def beside(home: Path) -> State:
+        """The SQLite database of a project's own folder."""
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TerminalError(Code.WAREHOUSE_UNWRITABLE, f"can't make the folder {home}: {error.strerror}") from error
+        return State(f"{SQLITE}{home / 'state.db'}")
+
+    @staticmethod
+    def of(setting: str | Secret, home: Path) -> State:
+        """The database that the project's `state` names."""
+        return State(setting.reveal()) if isinstance(setting, Secret) else State.beside(home)
+
+    @property
+    def _database(self) -> Database:
+        with self._lock:
+            if self._opened is None:
+                from headwater.state.database import Database
+
+                self._opened = Database(self._url)
+            return self._opened
+
+    def close(self) -> None:
+        with self._lock:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+            self._known = None
+
+    # --- relations
+
+    def put(self, record: RelationRecord) -> None:
+        """Record a relation; one of the same kind and name is replaced."""
+        self._database.put(record)
+
+    def remove(self, kind: Kind, name: str) -> None:
+        self._database.remove(kind, name)
+
+    def relations(self, kind: Kind | None = None) -> list[RelationRecord]:
+        """By kind and name; read again only after somebody has written."""
+        return [record for record in self._relations() if kind is None or record.kind is kind]
+
+    def relation(self, kind: Kind, name: str) -> RelationRecord | None:
+        return next((record for record in self._relations() if record.kind is kind and record.name == name), None)
+
+    def _relations(self) -> list[RelationRecord]:
+        with self._lock:
+            try:
+                found = self._read()
+            except sqlite3.Error:  # not made yet, or by an earlier release
+                found = None
+        return _sorted(self._database.relations()) if found is None else found
+
+    def _read(self) -> list[RelationRecord] | None:
+        """Without SQLAlchemy, whose loading takes longer than many a command; None where it is not SQLite."""
+        if self._file is None:
+            return None
+        if self._reader is None:
+            address = f"{self._file.absolute().as_uri()}?mode=ro"
+            self._reader = sqlite3.connect(address, uri=True, check_same_thread=False, timeout=BUSY)
+        number: int = self._reader.execute("PRAGMA data_version").fetchone()[0]
+        if self._known is None or self._known[0] != number:
+            rows = self._reader.execute(f"SELECT {', '.join(COLUMNS)} FROM relations").fetchall()
+            self._known = number, _sorted(record_of(dict(zip(COLUMNS, row, strict=True))) for row in rows)
+        return self._known[1]
+
+    # --- leases
+
+    def now(self) -> float:
+        """The time that leases go by: the shared database's, so that machines needn't agree on theirs."""
+        return self._database.now()
+
+    def lease(self, flow: str) -> LeaseRecord | None:
+        return self._database.lease(flow)
+
+    def leases(self) -> dict[str, LeaseRecord]:
+        return self._database.leases()
+
+    def take_lease(self, record: LeaseRecord, instead_of: str | None) -> bool:
+        """Make the lease ours if its token is still `instead_of` (None: if there is none); whether that was so."""
+        return self._database.take_lease(record, instead_of)
+
+    def drop_lease(self, flow: str, token: str) -> None:
+        self._database.drop_lease(flow, token)
+
+    # --- what flows are told, and how they are
+
+    def controls(self) -> dict[str, Control]:
+        return self._database.controls()
+
+    def set_control(self, flow: str, *, paused: bool) -> None:
+        """Pause a flow, or let it run (again)."""
+        self._database.set_control(flow, paused=paused)
+
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """The last thing each flow has said of itself; `updated_at` is seconds since 1970."""
+        return self._database.statuses()
+
+    def put_statuses(self, statuses: Mapping[str, Mapping[str, Any]]) -> None:
+        self._database.put_statuses(statuses)
+
+
+def _sorted(records: Iterable[RelationRecord]) -> list[RelationRecord]:
+    return sorted(records, key=lambda record: (record.kind.value, record.name))

@@ -1,0 +1,83 @@
+"""What a table's watermark and expectations have counted, kept beside its ledger; read without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from headwater.model import Mark
+from headwater.storage import Files
+
+LATE = "late"
+
+
+@dataclass
+class Tally:
+    """Counts since the table was last made anew. Those of a step are written before it commits, in place of what an
+    earlier try of the same step has counted: a step that is done again doubles nothing."""
+
+    files: Files
+    flow: str
+    watermark: datetime | None = None
+    _step: tuple[int, int] = (0, -1)
+    _before: Counter[str] = field(default_factory=Counter)
+    _counts: Counter[str] = field(default_factory=Counter)
+    left_out: int = 0
+    """Rows that this step does not take in."""
+
+    @property
+    def _path(self) -> str:
+        return f"_headwater/flows/{self.flow}/checks.json"
+
+    def begin(self, mark: Mark, *, anew: bool) -> None:
+        """A step begins; `anew`: it makes the whole table."""
+        found = self._read()
+        self._before, self._counts, self.left_out = Counter(), Counter(), 0
+        self._step = (mark.epoch, mark.step)
+        if found is None or anew or found["epoch"] != mark.epoch:
+            self.watermark = None
+            return
+        self._before = Counter(found["before"])
+        if found["step"] != mark.step:
+            self._before.update(found["counts"])
+        told = found["watermark"]
+        self.watermark = None if told is None else datetime.fromisoformat(told)
+
+    def count(self, what: str, rows: int) -> None:
+        self._counts[what] = rows
+
+    def save(self) -> None:
+        told = {
+            "epoch": self._step[0],
+            "step": self._step[1],
+            "before": dict(self._before),
+            "counts": dict(self._counts),
+            "watermark": None if self.watermark is None else self.watermark.isoformat(),
+        }
+        self.files.write_atomic(self._path, json.dumps(told, sort_keys=True))
+
+    def told(self) -> dict[str, Any] | None:
+        """The watermark and all counts, as people and programs read them; None before the first step."""
+        found = self._read()
+        if found is None:
+            return None
+        total = Counter(found["before"])
+        total.update(found["counts"])
+        expected = {name.removeprefix(_EXPECTED): rows for name, rows in total.items() if name.startswith(_EXPECTED)}
+        return {"watermark": found["watermark"], "late": total[LATE], "violations": dict(sorted(expected.items()))}
+
+    def _read(self) -> Mapping[str, Any] | None:
+        found = self.files.find(self._path)
+        return None if found is None else json.loads(found)
+
+
+_EXPECTED = "expect."
+
+
+def of_expectation(name: str) -> str:
+    """Under which name the violations of an expectation are counted."""
+    return f"{_EXPECTED}{name}"

@@ -1,0 +1,112 @@
+"""A table that a user's function of frames makes: run on the changes of what it takes, as a query is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+from sqlglot import exp
+
+from headwater.changes.called import Called
+from headwater.changes.following import Place, relation_of
+from headwater.changes.kept.bag import Bag
+from headwater.changes.query import Query
+from headwater.decorators import Registered
+from headwater.errors import Code, TerminalError
+from headwater.model import Kind
+from headwater.project.graph import Name, graph_of
+from headwater.project.transforms import inputs_of, line_of, transform_of
+from headwater.spec import Table
+from headwater.tables.transforms import called
+from headwater.views.compiling import Asked, Columns, Compiled
+from headwater.views.flow import ViewFlow, flow_of
+from headwater.views.forward import carry_forward, made_by
+from headwater.views.linearity import READ, not_linear, sample
+from headwater.views.presenting import Presented
+from headwater.warehouse import Warehouse
+
+CURE = "write it as `sql:`, which is kept by its changes whatever it does, or as @transform(…, streaming=True)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transformation(Asked):
+    """A function over the lake's relations, in the place of a query."""
+
+    function: Registered
+    root: Path
+    pinned: ClassVar[bool] = False
+
+    @property
+    def retracting(self) -> frozenset[str]:
+        """The parameters that take what may lose rows again."""
+        return frozenset(name for name, one in self.relations.items() if one.kind is not Kind.TOPIC)
+
+    def compiled(self, spark: SparkSession, places: Mapping[str, Place], recorded: Columns | None = None) -> Compiled:
+        """Have the function describe its result, and see that it looks at single rows."""
+        schemas = {name: self._schema(name, places, recorded) for name in self.relations}
+        result = self._of({name: sample(spark, name, schema) for name, schema in schemas.items()})
+        reason = not_linear(result, list(schemas))
+        if reason is not None:
+            message = f"transform '{self.function.name}' can't be run on changes: it {reason}"
+            raise TerminalError(Code.NOT_LINEAR, message, where=line_of(self.function, self.root), hint=CURE)
+        columns = self._columns(result)
+        given = {name: schema.names for name, schema in schemas.items()}
+        operator = Called(f"transform {self.function.name}", self._of, given, self.retracting, columns)
+        query = Query(operator, tuple((name, name) for name in columns))
+        return Compiled(self, result.schema, result, query, Bag(query))
+
+    def require_unchanged(self, recorded: Columns, now: Columns) -> None:
+        """The function itself says what it misses."""
+
+    def _schema(self, name: str, places: Mapping[str, Place], recorded: Columns | None) -> StructType:
+        """The columns that a parameter has. Where rows may go again they stay those of the build: a row is taken back
+        by what the function makes of it, which has to be what it made then."""
+        relation = self.relations[name]
+        now = relation.schema(places[relation.label])
+        known = None if recorded is None or not self.retracting else recorded.get(relation.label)
+        return now if known is None else StructType([f for f in now.fields if f.name in known.names])
+
+    def _of(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        try:
+            return called(self.function, self.root, frames)
+        except TerminalError as error:
+            if READ not in error.problem.message:
+                raise
+            message = f"transform '{self.function.name}' can't be run on changes: {READ}"
+            raise TerminalError(Code.NOT_LINEAR, message, where=error.problem.where, hint=CURE) from None
+
+    def _columns(self, result: DataFrame) -> list[str]:
+        lower = [name.lower() for name in result.columns]
+        twice = next((name for at, name in enumerate(lower) if name in lower[:at]), None)
+        if twice is not None or not lower:
+            why = "it gives no column" if twice is None else f"two columns of what it gives have the name '{twice}'"
+            message = f"transform '{self.function.name}': {why}"
+            raise TerminalError(Code.TRANSFORM_FAILED, message, where=line_of(self.function, self.root))
+        return result.columns
+
+
+def open_transform(
+    warehouse: Warehouse, definition: Table, spark: SparkSession, guard: Callable[[], None] = lambda: None
+) -> ViewFlow:
+    """A table that is kept by a function, in a session of its own."""
+    project = warehouse.project
+    function = transform_of(project, definition)
+    assert function is not None
+    reads = graph_of(project).inputs[Name(Kind.TABLE, definition.name)]
+    relations = {
+        parameter: relation_of(warehouse, each.of.kind, each.of.name, spark)
+        for parameter, each in zip(inputs_of(function, project.root), reads, strict=True)
+    }
+    labels = frozenset(one.label for one in relations.values())
+    query = Transformation(
+        "", Presented(exp.Select()), "", relations, labels, labels, function=function, root=project.root
+    )
+    flow = flow_of(warehouse, Kind.TABLE, definition, "incremental", query, spark, guard)
+    flow.definition = made_by(project, definition)
+    if not query.retracting:  # else a row could not be taken back any more: it would be looked for as it is made now
+        carry_forward(warehouse, definition, other=True)
+    return flow

@@ -1,0 +1,61 @@
+"""`headwater demo`: a day of a small shop, from its events and its database to views, and what it says of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headwater.cli import demo
+from headwater.cli.shop.events import Generator, Sent
+from headwater.errors import Code, UsageError
+from tests.support import headwater
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def test_a_day_of_the_shop(tmp_path: Path) -> None:
+    root = tmp_path / "shop"
+    shown = headwater("demo", root, "--json")
+    assert shown.code == 0, shown.err
+    told = shown.json
+    morning, afternoon = told["rounds"]
+    landed = [line for file in root.glob("landing/*.json") for line in file.read_text(encoding="utf-8").splitlines()]
+    assert len(landed) == morning["events"] + afternoon["events"]
+    assert afternoon["late"] > 0 and afternoon["twice"] > 0 and afternoon["broken"] == 1
+    events = {event["event_id"]: event for event in map(json.loads, (line for line in landed if line.endswith("}")))}
+    rows = {one["relation"]: one["rows"] for one in told["relations"]}
+    kept = [one for one in events.values() if one["event_type"] != "PaymentProcessed" and one.get("amount", 1) > 0]
+    assert rows["topic('raw_events')"] == len(events) == len(landed) - afternoon["twice"] - 1
+    assert rows["table('processed_events')"] == len(kept)
+    assert rows["topic('customers_log')"] == 15 and rows["table('customers')"] == 12
+    letters = {(one["topic"], one["reason"]) for one in told["dead_letters"]}
+    assert letters == {("raw_events", "decode"), ("tables.processed_events", "expectation")}
+    assert len(told["dead_letters"]) == 2 and len(told["checks"]) == 2
+    refreshes = [(one["view"], one["refresh_type"]) for one in told["refreshes"]]
+    views = ("best_customers", "orders_by_city")
+    assert refreshes == [(name, how) for name in views for how in ("full", "incremental")]
+    counted = "SELECT sum(events) AS events, count(*) AS groups FROM table('event_metrics')"
+    groups = {(one["event_timestamp"][:13], int(one["event_timestamp"][14]) // 3, one["event_type"]) for one in kept}
+    (found,) = headwater("query", counted, "--json", "--project", root).json
+    assert found == {"events": len(kept), "groups": len(groups)}
+    assert headwater("mv", "verify", "orders_by_city", "--json", "--project", root).json["equal"]
+
+
+def test_without_a_database_the_rest_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "programs", lambda: None)
+    monkeypatch.setattr(demo.Generator, "morning", _ended)
+    shown = headwater("demo", tmp_path / "shop")
+    assert "customers are left out: this needs PostgreSQL" in shown.err
+    assert {path.name for path in (tmp_path / "shop").glob("*.yml")} == {"headwater.yml"}
+    checked = headwater("check", "--json", "--project", tmp_path / "shop")
+    assert checked.code == 0, checked.out
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").touch()
+    refused = headwater("demo", tmp_path / "mine")
+    assert refused.code == 2 and "ALREADY_EXISTS" in refused.err
+
+
+def _ended(shop: Generator) -> Sent:
+    raise UsageError(Code.USAGE, "the shop is closed")
