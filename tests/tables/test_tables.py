@@ -21,11 +21,10 @@ from tests.support import Answer, headwater
 pytestmark = pytest.mark.usefixtures("spark")
 
 PROJECT = blocks("docs/tables.md", "yaml")[0]
+COMMANDS = re.findall(r"^```\n(headwater.*?)^```", (ROOT / "docs/tables.md").read_text(encoding="utf-8"), re.M | re.S)
 BY_HAND, BACK = (
-    [shlex.split(line)[1:] for line in body.splitlines()]
-    for body in re.findall(
-        r"^```\n(headwater.*?)^```", (ROOT / "docs/tables.md").read_text(encoding="utf-8"), re.M | re.S
-    )
+    [shlex.split(line)[1:] for line in next(body for body in COMMANDS if word in body).splitlines()]
+    for word in ("table load", "topic replay")
 )
 """The commands of the page."""
 
