@@ -164,12 +164,15 @@ def _among(name: str, data_type: DataType, few: Sequence[Any]) -> Column:
     given = list(dict.fromkeys(one for one in few if one is not None))
     value = quoted(name)
     conditions = [f"{value} IS NULL"] if any(one is None for one in few) else []
-    for first, last in _ranges(given) if len(given) > LISTED else [(min(given), max(given))] if given else []:
-        low, high = (_literal(one, data_type) for one in (first, last))
-        conditions.append(f"({value} >= {low} AND {value} <= {high})")
-    if 0 < len(given) <= LISTED:
+
+    def between(first: Any, last: Any) -> str:
+        return f"{value} >= {_literal(first, data_type)} AND {value} <= {_literal(last, data_type)}"
+
+    if len(given) > LISTED:
+        conditions += [f"({between(first, last)})" for first, last in _ranges(given)]
+    elif given:
         among = ", ".join(_literal(one, data_type) for one in given)
-        conditions[-1] = f"({conditions[-1]} AND {value} IN ({among}))"
+        conditions.append(f"({between(min(given), max(given))} AND {value} IN ({among}))")
     return F.expr(" OR ".join(conditions) or "FALSE")
 
 

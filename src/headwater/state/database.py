@@ -14,10 +14,7 @@ from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError, SQL
 from headwater.errors import Code, TerminalError, TransientError
 from headwater.extras import require_extra
 from headwater.model import Kind
-from headwater.state.records import Control, LeaseRecord, RelationRecord, record_of
-
-BUSY = 30
-"""Seconds to wait for another process that writes to SQLite."""
+from headwater.state.records import BUSY, Control, LeaseRecord, RelationRecord, record_of
 
 _metadata = sa.MetaData()
 

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import Code, TerminalError
 from headwater.model import Kind
 from headwater.secret import Secret
-from headwater.state.records import COLUMNS, Control, LeaseRecord, RelationRecord, record_of
+from headwater.state.records import BUSY, COLUMNS, Control, LeaseRecord, RelationRecord, record_of
 
 if TYPE_CHECKING:
     from headwater.state.database import Database
 
 SQLITE = "sqlite:///"
-BUSY = 30
-"""Seconds to wait for another process that writes to SQLite."""
 
 
 class State:

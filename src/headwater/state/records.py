@@ -10,6 +10,9 @@ from typing import Any
 
 from headwater.model import Kind
 
+BUSY = 30
+"""Seconds to wait for another process that writes to SQLite."""
+
 
 @dataclass(frozen=True)
 class RelationRecord:

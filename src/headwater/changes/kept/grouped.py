@@ -174,9 +174,9 @@ class Grouped(Kept):
 
     def _stale(self, joined: DataFrame) -> Keys | None:
         """The groups that have to be computed anew; None if there are none."""
-        known = lying(joined)
-        found = joined.where(column(_STALE))
-        if not pc.any(known[_STALE]).as_py() if known is not None else found.isEmpty():
+        found, known = joined.where(column(_STALE)), lying(joined)
+        none = found.isEmpty() if known is None else not pc.any(known[_STALE]).as_py()
+        if none:
             return None
         by = self.aggregate.by
         return keys_of([(found, by)], by) if by else Keys((), found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
@@ -18,6 +17,7 @@ from headwater.formats.arrow import as_spark
 from headwater.formats.base import Address, LightTable, Surroundings
 from headwater.formats.delta.properties import MAPPING, OLDEST
 from headwater.formats.delta.scanning import BY_FILE, scan
+from headwater.formats.delta.stamps import Stamp, stamp
 from headwater.formats.delta.writing import Writer
 from headwater.formats.scanning import ParquetScan
 from headwater.model import At, Mark, Version
@@ -32,7 +32,7 @@ class DeltaLight(LightTable):
     def __init__(self, address: Address, around: Surroundings) -> None:
         super().__init__(address, around)
         self._writer = Writer(address, around, self._open)
-        self._held: tuple[Handle, tuple[int, int] | None] | None = None
+        self._held: tuple[Handle, Stamp | None] | None = None
         self._scanned: tuple[tuple[object, Version], ParquetScan] | None = None
 
     def version(self) -> Version | None:
@@ -87,23 +87,15 @@ class DeltaLight(LightTable):
     def _latest(self) -> Handle:
         """The latest version; a handle that is held is brought forward, if its table is still the same one."""
         if self._held is not None:
-            handle, stamp = self._held
-            if stamp is not None and stamp == self._stamp(handle.version()):
-                if self._stamp(handle.version() + 1) is not None:
+            handle, seen = self._held
+            if seen is not None and seen == stamp(str(self.address.path), handle.version()):
+                if stamp(str(self.address.path), handle.version() + 1) is not None:
                     handle.update_incremental()
-                    self._held = (handle, self._stamp(handle.version()))
+                    self._held = (handle, stamp(str(self.address.path), handle.version()))
                 return handle
         handle = self._open()
-        self._held = (handle, self._stamp(handle.version()))
+        self._held = (handle, stamp(str(self.address.path), handle.version()))
         return handle
-
-    def _stamp(self, version: Version) -> tuple[int, int] | None:
-        """What tells a commit from one of the same number in a table that was made anew; None: there is none."""
-        try:
-            found = os.stat(f"{self.address.path}/_delta_log/{version:020d}.json")
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns
 
     def _append(self, rows: pa.Table, mark: Mark) -> Version:
         return self._writer.append(rows, mark)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headwater.formats.delta.stamps import Stamp, stamp
 from headwater.model import Commit, DataFile, Mark, Version
 
 _NEAR = 5
@@ -29,7 +29,7 @@ class _Held:
 
     snapshot: Any
     version: Version
-    stamp: tuple[int, int] | None
+    stamp: Stamp | None
 
 
 _known: WeakKeyDictionary[SparkContext, dict[str, _Held]] = WeakKeyDictionary()
@@ -54,24 +54,19 @@ class TransactionLog:
     def _latest(self) -> _Held:
         """Delta lists the whole log to see that nothing is new; on a local disk one look at the next commit tells."""
         held = self._known.get(self._path)
-        if held is not None and held.stamp == self._stamp(held.version) and self._stamp(held.version + 1) is None:
+        if (
+            held is not None
+            and held.stamp == stamp(self._path, held.version)
+            and stamp(self._path, held.version + 1) is None
+        ):
             return held
         defaults = [getattr(self._log, f"update$default${n}")() for n in (2, 3)]
         snapshot = self._log.update(False, *defaults)
         version = int(snapshot.version())
-        held = _Held(snapshot, version, self._stamp(version))
+        held = _Held(snapshot, version, stamp(self._path, version))
         if held.stamp is not None:
             self._known[self._path] = held
         return held
-
-    def _stamp(self, version: Version) -> tuple[int, int] | None:
-        """What tells a commit from one of the same number in a table that was made anew; None: there is none here."""
-        path = self._path.removeprefix("file://")
-        try:
-            found = os.stat(f"{path}/_delta_log/{version:020d}.json")
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns
 
     def at(self, version: Version) -> Any:
         """The snapshot of a version that is still there."""
