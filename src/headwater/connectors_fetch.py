@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from headwater.jvm import launched
+
 # Spark's second default repository: it has none of the locked jars, and where it is blocked it costs time.
 LEFT_OUT = "spark-packages"
 
@@ -28,12 +30,11 @@ class Ivy:
 
     def __init__(self, folder: str, settings: str | None, log: BinaryIO) -> None:
         from pyspark import SparkConf
-        from pyspark.java_gateway import launch_gateway
 
         conf = SparkConf(loadDefaults=False)
         conf.set("spark.driver.memory", "512m")
         conf.set("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")  # it lives for seconds
-        self._gateway: Any = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
+        self._gateway: Any = launched(conf, log)
         self._jvm = self._gateway.jvm
         self._trust_what_the_machine_trusts(Path(folder) / "trusted.p12")
         self._ivy = self._jvm.org.apache.ivy.Ivy.newInstance(self._settings(folder, settings))

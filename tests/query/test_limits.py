@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -34,22 +35,36 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     warehouse.close()
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "spark"])
-def test_a_query_is_cancelled_within_a_second(lake: Warehouse, engine: Engine) -> None:
+def cancelled(lake: Warehouse, engine: Engine) -> float:
+    """Seconds from the moment that a query at work is told to stop until it has returned."""
     stopping = Stopping()
     told: list[float] = []
 
     def cancel() -> None:
+        if engine == "spark":
+            jobs = lake.spark.sparkContext.statusTracker()
+            until = time.monotonic() + 30
+            while not jobs.getActiveJobsIds() and time.monotonic() < until:
+                time.sleep(0.02)
+        time.sleep(0.3)
         told.append(time.monotonic())
         stopping.cancel()
 
-    timer = threading.Timer(2.0, cancel)
-    timer.start()
+    threading.Thread(target=cancel, daemon=True).start()
     with pytest.raises(HeadwaterError) as caught:
         answer(lake, ENDLESS[engine], engine=engine, stopping=stopping).rows()
-    assert told, "it ended before it was cancelled"
-    assert time.monotonic() - told[0] < 10  # under a second where nothing else runs
+    took = time.monotonic() - told[0]
     assert caught.value.code is Code.CANCELLED
+    return took
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_a_query_is_cancelled_within_a_second(lake: Warehouse, engine: Engine) -> None:
+    for _ in range(3):  # what else the machine does is not the query's fault: it has three rounds
+        times = sorted(cancelled(lake, engine) for _ in range(3))
+        if statistics.median(times) <= 1 and times[-1] <= 3:
+            return
+    raise AssertionError(f"it took {times} s")
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
@@ -94,3 +109,15 @@ def test_a_large_result_is_never_held_whole(lake: Warehouse) -> None:
         most = max(most, pa.total_allocated_bytes() - before)
     assert rows == 3200 * 3200
     assert size > 200 * 1024**2 and most < 100 * 1024**2
+
+
+def test_sparks_result_is_held_a_partition_at_a_time(lake: Warehouse) -> None:
+    """The first rows are there before the last are computed, and what was handed out is let go."""
+    import pyarrow as pa
+
+    before, most, size = pa.total_allocated_bytes(), 0, 0
+    result = answer(lake, "SELECT id, id % 7 AS n FROM range(0, 2000000, 1, 20)", engine="spark")
+    for batch in result.batches():
+        size += batch.nbytes
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert size > 30 * 1024**2 and most < size / 5

@@ -5,15 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from headwater.formats.base import Address, Surroundings
+from headwater.formats.delta.light import DeltaLight
 from headwater.model import Kind
 from headwater.project.loader import load_project
 from headwater.query.answering import answer
+from headwater.query.duckdb import choosing
+from headwater.query.duckdb.terms import Refused
 from headwater.query.explained import TableRead
 from headwater.query.explaining import explain
 from headwater.warehouse import Warehouse
@@ -136,6 +141,38 @@ def test_estimates_come_from_bounds(lake: Warehouse) -> None:
     assert exact.rows_estimated is not None and abs(exact.rows_estimated - 100) < 5
     one = read(lake, "SELECT id FROM events WHERE id = 7")
     assert one.rows_estimated == 1
+
+
+def test_what_is_left_of_the_tables_decides_on_the_engine(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a table of 64 GiB would be: a query of all of it is Spark's, one whose conditions leave little is not."""
+    most = read(lake, "SELECT id FROM events WHERE day = '2024-05-01'").bytes_all
+    monkeypatch.setattr(choosing, "LARGE_SCAN", (most or 0) // 2)
+    assert (
+        answer(lake, "SELECT name FROM events WHERE day = '2024-05-03'", engine="duckdb").arrow().num_rows == 2 * ROWS
+    )
+    with pytest.raises(Refused, match="which Spark can spread"):
+        answer(lake, "SELECT name FROM events WHERE name <> 'x'", engine="duckdb")
+
+
+def test_a_table_is_opened_once_and_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    make = DeltaLight.__init__
+
+    def counting(self: DeltaLight, address: Address, around: Surroundings) -> None:
+        opened.append(str(address))
+        make(self, address, around)
+
+    monkeypatch.setattr(DeltaLight, "__init__", counting)
+    warehouse = events(tmp_path)
+    path = str(warehouse.address(Kind.TOPIC, "events").path)
+    opened.clear()
+    for day, rows in enumerate((ALL * ROWS, ALL * ROWS + 1, ALL * ROWS + 2)):
+        (found,) = answer(warehouse, COUNT, engine="duckdb").rows()
+        assert found["n"] == rows
+        row = {"id": -1, "day": date(2024, 6, 1 + day), "name": "x", "key": "y", "amount": 0.0, "note": "z"}
+        write_deltalake(path, pa.Table.from_pylist([row]), mode="append")
+    assert len(opened) == 1
+    warehouse.close()
 
 
 def test_a_cold_query_loads_neither_spark_nor_a_jvm(lake: Warehouse) -> None:

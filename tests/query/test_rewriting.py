@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headwater.lake import Lake
 from headwater.model import Kind
 from headwater.project.loader import load_project
 from headwater.query.answering import answer
@@ -99,6 +100,15 @@ def test_a_view_is_not_offered_for_what_it_does_not_hold(lake: Warehouse) -> Non
     for sql in NOT_ANSWERED:
         assert by_view(lake, sql) is None, sql
         assert answer(lake, sql, rewrite=True).view is None
+
+
+def test_a_setting_has_views_answer(lake: Warehouse) -> None:
+    with Lake.open(lake.project.root) as opened:
+        assert opened.sql(ANSWERED[0]).view is None
+        opened.sql("SET headwater.rewrite = on")
+        result = opened.sql(ANSWERED[0])
+        assert (result.view, result.engine) == ("by_day", "duckdb")
+        assert any("mv('by_day') could answer it" in row["plan"] for row in opened.sql(f"EXPLAIN {ANSWERED[0]}"))
 
 
 def test_a_view_that_is_behind_is_offered_but_not_used(lake: Warehouse) -> None:

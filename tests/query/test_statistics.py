@@ -10,7 +10,7 @@ import pytest
 from headwater.query import statistics
 from headwater.query.answering import answer
 from headwater.query.explaining import explain
-from headwater.spec import Layout
+from headwater.spec import Layout, ParquetOptions
 from tests.query.events import DAYS, FILES, ROWS, events
 from tests.query.lab import fill, project
 
@@ -72,6 +72,32 @@ def test_spark_tells_what_it_has_read(spark: SparkSession, tmp_path: Path, forma
     lake.close()
 
 
+@pytest.mark.parametrize("format", ["hudi", "paimon"])
+def test_row_groups_of_files_that_only_spark_knows(spark: SparkSession, tmp_path: Path, format: str) -> None:
+    lake = project(tmp_path, format)
+    lake.spark.conf.set("spark.sql.parquet.columnIndex.enabled", "false")
+    batches = [[(1000 * b + n, date(2024, 1, 1 + b), f"word {n:06d}" * 20) for n in range(1000)] for b in range(3)]
+    layout = Layout(partition_by=("day",), parquet=ParquetOptions(row_group_size=64 * 1024))
+    fill(lake, "things", SCHEMA, batches, layout)
+    sql = "SELECT id FROM things WHERE day = '2024-01-02' AND id < 1050 AND word <> 'x'"
+    explained = explain(lake, sql, engine="spark", analyze=True)
+    (table,) = explained.tables
+    assert (table.partitions, table.partitions_all, table.files, table.files_all) == (1, 3, 1, 3)
+    assert explained.rows == 50
+    assert table.row_groups == 1 and table.row_groups_all is not None and table.row_groups_all > 3
+    assert table.row_groups_skipped_by_bounds == table.row_groups_all - 1
+    assert table.rows is not None and 50 <= table.rows < 1000 / (table.row_groups_all - 1) + 1
+    assert table.bytes is not None and table.bytes_all is not None and 0 < table.bytes < table.bytes_all / 6
+    twice = explain(lake, "SELECT a.id FROM things a JOIN things b ON a.id = b.id", engine="spark", analyze=True)
+    assert any("row groups  not known: the query reads it in several places" in line for line in twice.lines())
+    joined = "SELECT a.id FROM things a JOIN things b ON a.id = b.id JOIN things c ON a.id = c.id WHERE c.id = 5"
+    (order,) = explain(lake, joined, engine="spark").joins
+    assert order.changed and [one.rows_all for one in order.relations] == [3000, 3000, 3000]
+    light = explain(lake, sql, engine="duckdb", analyze=True)
+    assert light.rows == 50 and any("row groups  not known: the rows came through" in line for line in light.lines())
+    lake.close()
+
+
 def test_row_groups_that_spark_leaves_out(spark: SparkSession, tmp_path: Path) -> None:
     """What is counted by footers is what Spark does: its scan gives the rows of the row groups that are left."""
     lake = events(tmp_path)
@@ -81,6 +107,8 @@ def test_row_groups_that_spark_leaves_out(spark: SparkSession, tmp_path: Path) -
         ("day = '2024-05-01' AND name LIKE 'n1-0005%'", 1, 4, 1),
         ("amount >= 0 AND id BETWEEN 390 AND 410", 2, 8, 2),
         ("note IS NULL AND day = '2024-05-02'", 1, 4, 4),
+        ("note IS NOT NULL AND id = 450 OR id = 2999", 1, 4, 1),
+        ("NOT (id <= 3100) AND day <> '2024-05-01'", 1, 4, 1),
         ("id IN (5, 3000) AND reverse(name) <> 'x'", DAYS * FILES, 4 * DAYS * FILES, 2),  # Delta skips no file by IN
     ):
         explained = explain(lake, f"SELECT id FROM events WHERE {condition}", engine="spark", analyze=True)

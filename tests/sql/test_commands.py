@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from headwater.cli.app import execute
@@ -63,6 +64,8 @@ def test_only_the_first_rows(bench: Bench) -> None:
         {"event_id": "e2"},
     ]
     assert len(bench.rows("SELECT * FROM events LIMIT 1", "--limit", "2")) == 1
+    table = bench.do("query", "SELECT event_id, amount FROM events ORDER BY event_id", "--limit", "2")
+    assert table.code == 0 and "event_id" in table.out and "e1" in table.out and "e3" not in table.out
 
 
 def test_the_statement_is_read_from_standard_input(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,6 +131,23 @@ def test_named_snapshots(bench: Bench) -> None:
     assert bench.do("topic", "tag", "events", "1st").code == 2
 
 
+def test_tables_and_views_go_back_in_time_too(bench: Bench) -> None:
+    bench.rows("INSERT INTO countries VALUES ('fi', 'Suomi')")
+    bench.rows("CREATE MATERIALIZED VIEW known AS SELECT code, count(*) AS n FROM countries GROUP BY code")
+    bench.rows("INSERT INTO countries VALUES ('is', 'Iceland')")
+    assert bench.rows("REFRESH MATERIALIZED VIEW known")[0]["rows_changed"] == 1
+    for group, name, kind in (("table", "countries", "tables"), ("mv", "known", "views")):
+        newest, before, *_ = [one for one in bench.do(group, "history", name, "--json").json if one["rows_added"]]
+        assert newest["version"] > before["version"] and newest["committed_at"] >= before["committed_at"]
+        assert kind == "tables" or (newest["flow"], newest["step"]) == ("views.known", before["step"] + 1)
+        (row,) = bench.do(group, "diff", name, str(before["version"]), "--json").json
+        assert (row["_weight"], row["code"]) == (1, "is")
+        assert bench.do(group, "tag", name, "old", "--version", str(before["version"])).code == 0
+        then, now = (bench.rows(f"SELECT code FROM {kind}.{name} {at}") for at in ("VERSION AS OF 'old'", ""))
+        assert len(now) == len(then) + 1
+    bench.rows("DROP MATERIALIZED VIEW known")
+
+
 def test_the_newest_rows(bench: Bench) -> None:
     lines = bench.do("topic", "tail", "events", "-n", "2").out.splitlines()
     assert [json.loads(line)["event_id"] for line in lines][-1] == "e3"
@@ -190,6 +210,19 @@ def test_a_copy_in_another_layout(bench: Bench, tmp_path: Path) -> None:
         "brotli" in bench.do("parquet", "convert", "events", "--to", str(tmp_path / "b"), "--compression", "brotli").err
     )
     assert not (tmp_path / "b").exists()
+
+
+def test_a_copy_in_another_format(bench: Bench, tmp_path: Path) -> None:
+    to = tmp_path / "copy"
+    done = bench.do(
+        "parquet", "convert", "events", "--to", str(to), "--format", "delta", "--bloom-filter", "event_id",
+        "--partition-by", "", "--z-order-by", "amount", "--compression", "zstd", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert (done.json["rows"], done.json["format"]) == (3, "delta")
+    (file,) = (path for path in DeltaTable(to).file_uris())
+    columns = [pq.ParquetFile(file).metadata.row_group(0).column(n) for n in range(5)]
+    assert {column.compression for column in columns} == {"ZSTD"}
 
 
 def test_small_files_are_joined(bench: Bench) -> None:

@@ -225,6 +225,8 @@ def test_what_a_query_reads() -> None:
         ("x", Kind.TOPIC, Between(1, "audit")),
     }
     assert len(found) == 2
+    hinted = parse_query("SELECT /*+ BROADCAST(a), MERGE(y) */ * FROM x a JOIN y ON a.i = y.i")
+    assert [one.name for one in references(hinted)] == ["x", "y"]
 
 
 def test_labels_become_versions() -> None:

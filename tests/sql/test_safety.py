@@ -21,6 +21,7 @@ from headwater.sql.safety import require_read_only
         "SELECT window(ts, '1 hour'), approx_count_distinct(a), from_json(b, 'x int') FROM x GROUP BY window",
         "SELECT t.z FROM x LATERAL VIEW explode(y) t AS z",
         "SELECT * FROM changes('x', 1, 2)",
+        "SELECT /*+ BROADCAST(a) */ * FROM x a JOIN y ON a.i = y.i",
         "EXPLAIN ANALYZE SELECT 1",
         "EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT 1",
         "EXPLAIN EXPORT topic('x') TO DELTA 'y'",

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -183,21 +185,74 @@ def test_ctrl_c_on_spark_brings_the_prompt_back(tmp_path: Path) -> None:
         assert shell.ended() == 0
 
 
-def test_ctrl_c_while_spark_starts(tmp_path: Path) -> None:
-    command = [str(Path(sys.executable).with_name("headwater")), "query", ENDLESS, "--engine", "spark", "--project"]
-    asked = subprocess.Popen(
-        [*command, str(empty_project(tmp_path))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    until = time.monotonic() + 30
-    while not any("java" in child.name() for child in psutil.Process(asked.pid).children(recursive=True)):
-        assert asked.poll() is None and time.monotonic() < until, "no JVM was started"
+@contextmanager
+def asked(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command in a process of its own, which is ended if a test fails."""
+    command = [str(Path(sys.executable).with_name("headwater")), *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def wait_for_java(process: subprocess.Popen[str], seconds: float = 30) -> None:
+    """Until the JVM of a command is there; Spark's launcher has a short-lived one before it."""
+    until = time.monotonic() + seconds
+    while not any(is_spark(cmdline(child)) for child in psutil.Process(process.pid).children(recursive=True)):
+        assert process.poll() is None and time.monotonic() < until, "no JVM was started"
         time.sleep(0.05)
-    begun = time.monotonic()
-    asked.send_signal(signal.SIGINT)
-    out, err = asked.communicate(timeout=20)
-    assert time.monotonic() - begun < 5
-    assert (asked.returncode, out) == (130, "")
-    assert "Traceback" not in err and "ERROR" not in err
+
+
+def is_spark(words: list[str]) -> bool:
+    return words[:1] != [] and words[0].endswith("java") and "org.apache.spark.launcher.Main" not in words
+
+
+def cmdline(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def assert_nothing_is_left(root: Path, seconds: float = 20) -> None:
+    """A JVM has the project's folder in its settings."""
+    until = time.monotonic() + seconds
+    while left := [one for one in map(cmdline, psutil.process_iter()) if any(str(root) in word for word in one)]:
+        assert time.monotonic() < until, f"this was left behind: {left}"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    "command", [["query", ENDLESS, "--engine", "spark"], ["table", "history", "t"]], ids=["query", "another command"]
+)
+def test_ctrl_c_while_spark_starts(tmp_path: Path, command: list[str]) -> None:
+    with asked(*command, "--project", str(empty_project(tmp_path))) as process:
+        wait_for_java(process)
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        assert time.monotonic() - begun < 5
+        assert (process.returncode, out) == (130, "")
+        assert "Traceback" not in err and "ERROR" not in err
+        assert_nothing_is_left(tmp_path)
+
+
+def test_ctrl_c_while_spark_answers_a_command(tmp_path: Path) -> None:
+    """In the middle of a result that would go on for hours."""
+    rows = "SELECT id FROM range(0, 1000000000, 1, 10000)"
+    root = str(empty_project(tmp_path))
+    with asked("query", rows, "--engine", "spark", "--output", "ndjson", "--project", root) as process:
+        assert process.stdout is not None and process.stdout.readline() == '{"id": 0}\n'
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        assert time.monotonic() - begun < 5
+        assert process.returncode == 130
+        assert "Traceback" not in err and "ERROR" not in err
+        assert_nothing_is_left(tmp_path)
 
 
 class Terminal:

@@ -118,10 +118,8 @@ class _Asked:
 
     def _on_spark(self, reason: str) -> SparkAnswer:
         from headwater.query.spark import SparkAnswer
-        from headwater.query.statistics import small_parts
 
-        small = small_parts(self._scans)
-        return SparkAnswer(self._warehouse, self._sql, reason, self._stopping, self._pinned, small)
+        return SparkAnswer(self._warehouse, self._sql, reason, self._stopping, self._pinned, self._scans)
 
     @property
     def _pinned(self) -> Pinned:

@@ -22,13 +22,15 @@ class Counted:
     by_bounds: int
     by_bloom_filter: int
     bytes: int
+    rows: int
+    """In the others."""
 
 
 def count(
     scan: Scan, files: Sequence[ScannedFile], columns: Iterable[str], bloomed: Collection[tuple[str, int]] = ()
 ) -> Counted:
     """By footers; `bloomed` are files and the numbers of row groups in them that bloom filters rule out."""
-    groups = by_bounds = by_bloom_filter = size = 0
+    groups = by_bounds = by_bloom_filter = size = rows = 0
     wanted = set(columns)
     for file in files:
         found = row_groups(file.path)
@@ -40,8 +42,9 @@ def count(
             elif (file.path, number) in bloomed:
                 by_bloom_filter += 1
             else:
+                rows += group.rows
                 size += sum(bytes for name, bytes in group.bytes.items() if name in wanted)
-    return Counted(groups, by_bounds, by_bloom_filter, size)
+    return Counted(groups, by_bounds, by_bloom_filter, size, rows)
 
 
 def distinct(files: Sequence[ScannedFile]) -> int:

@@ -45,6 +45,8 @@ class TableRead:
     row_groups: int | None = None
     row_groups_skipped_by_bounds: int | None = None
     row_groups_skipped_by_bloom_filter: int | None = None
+    row_groups_unknown: str = ""
+    """Why the row groups of a query that was run are not known."""
     rows_all: int | None = None
     rows_estimated: int | None = None
     rows: int | None = None
@@ -74,6 +76,8 @@ class TableRead:
                 ("by bloom filter", self.row_groups_skipped_by_bloom_filter),
             )
             yield f"  row groups  {_told(self.row_groups)} of {self.row_groups_all}{skipped}"
+        elif self.row_groups_unknown:
+            yield f"  row groups  not known: {self.row_groups_unknown}"
         estimate = "" if self.rows_estimated is None else f", estimated {self.rows_estimated}"
         actual = "" if self.rows is None else f", came out {self.rows}"
         if self.rows_all is not None or estimate or actual:
@@ -82,6 +86,55 @@ class TableRead:
             guess = "" if self.bytes_estimated is None else f", estimated {self.bytes_estimated}"
             read = "" if self.bytes is None else f", read {self.bytes}"
             yield f"  bytes       {self.bytes_all} in all{guess}{read}"
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A relation of a join: its rows, and those that the query's conditions are thought to leave."""
+
+    name: str
+    rows_all: int
+    rows_estimated: int
+
+    def __str__(self) -> str:
+        left = f"{self.rows_estimated} of " if self.rows_estimated != self.rows_all else ""
+        return f"{self.name} ({left}{self.rows_all} rows)"
+
+
+@dataclass(frozen=True)
+class JoinOrder:
+    """In which order Spark is given the relations that a query joins, and from which figures that follows."""
+
+    written: tuple[str, ...]
+    relations: tuple[Joined, ...] = ()
+    """In the order that was chosen; empty where it is the written one for want of figures."""
+    rows: int | None = None
+    """Rows of its joins together, as they are estimated."""
+    rows_as_written: int | None = None
+    reason: str = ""
+    """Why it was left as it is, where figures are wanting."""
+
+    @property
+    def changed(self) -> bool:
+        return tuple(one.name for one in self.relations) not in ((), self.written)
+
+    def line(self) -> str:
+        if not self.relations:
+            return f"join order: as written, {', '.join(self.written)}: {self.reason}"
+        told = ", ".join(map(str, self.relations))
+        if not self.changed:
+            return f"join order: as written, {told}: {self.rows} rows on the way"
+        as_written = f"{self.rows_as_written} as written, {', '.join(self.written)}"
+        return f"join order: {told}: {self.rows} rows on the way; {as_written}"
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """A relation that Spark sends to every worker because of what the query's conditions leave of it."""
+
+    relation: str
+    bytes_all: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -107,6 +160,8 @@ class Explained:
     stages: tuple[Stage, ...] = ()
     plan: str = ""
     """The engine's own words."""
+    joins: tuple[JoinOrder, ...] = ()
+    broadcasts: tuple[Broadcast, ...] = ()
 
     @property
     def cost_estimated(self) -> int | None:
@@ -127,6 +182,9 @@ class Explained:
         found = [f"engine: {self.engine} ({self.reason})"]
         for table in self.tables:
             found += table.lines()
+        found += [order.line() for order in self.joins]
+        for one in self.broadcasts:
+            found.append(f"broadcast: {one.relation}: its conditions leave {one.bytes} of {one.bytes_all} bytes")
         if self.view is not None:
             state = "fresh" if self.view.fresh else "not fresh"
             found.append(f"view: mv('{self.view.view}') could answer it; {state}: {self.view.why}")

@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from headwater.formats.scanning import ScannedFile
 from headwater.query.answering import Engine
 from headwater.query.counting import count, distinct
 from headwater.query.duckdb.choosing import REASON, Chosen, Plan, plan
 from headwater.query.duckdb.scans import Scan
 from headwater.query.duckdb.terms import Origin, Refused
+from headwater.query.estimating import bytes_read, rows_left
 from headwater.query.explained import Explained, Offer, Stage, TableRead
 from headwater.query.limits import Limits, Stopping
-from headwater.query.predicates import Bounds, describe
-from headwater.query.statistics import merged, selectivity
+from headwater.query.predicates import describe
 from headwater.warehouse import Warehouse
 
 
@@ -112,9 +110,9 @@ def table_read(one: Chosen) -> TableRead:
         files_pruned_by_partition=one.by_partition,
         files_pruned_by_bounds=one.by_bounds,
         rows_all=files.rows,
-        rows_estimated=estimated(one),
+        rows_estimated=rows_left(one),
         bytes_all=files.bytes,
-        bytes_estimated=_bytes(one),
+        bytes_estimated=bytes_read(one),
     )
 
 
@@ -126,41 +124,11 @@ def conditions(scan: Scan) -> Iterator[str]:
             yield told
 
 
-def estimated(one: Chosen) -> int | None:
-    """Rows that the conditions are thought to keep, by the bounds of the files that are read."""
-    counts = [file.rows for file in one.files]
-    if None in counts:
-        return None
-    share = 1.0
-    for predicate in one.scan.predicates:
-        share *= selectivity(predicate, lambda origin: _bounds(one, origin))
-    return round(sum(count or 0 for count in counts) * share)
-
-
-def _bytes(one: Chosen) -> int:
-    """Bytes that a scan is thought to read: of the files that are left, the share that its columns are."""
-    columns = len(one.scan.reading.schema.names)
-    return round(sum(file.bytes for file in one.files) * len(one.scan.columns) / columns) if columns else 0
-
-
-def _bounds(one: Chosen, origin: Any) -> Bounds | None:
-    if not isinstance(origin, Origin) or origin.scan is not one.scan:
-        return None
-    return merged(_file_bounds(file, origin.column) for file in one.files)
-
-
-def _file_bounds(file: ScannedFile, column: str) -> Bounds | None:
-    if column in file.partition:
-        value = file.partition[column]
-        return Bounds(value, value, file.rows if value is None else 0, file.rows)
-    found = file.bounds.get(column)
-    return None if found is None else Bounds(found.min, found.max, found.nulls, file.rows)
-
-
 def _with_profile(table: TableRead, one: Chosen, seen: Mapping[str, int] | None, bloomed: int | None) -> TableRead:
     """After a run: the row groups by their footers, the rest as the engine counted it."""
     if one.scan.reading.files is None:
-        return replace(table, rows=None if seen is None else seen["rows"])
+        unknown = "the rows came through a library that does not tell what it has left out"
+        return replace(table, rows=None if seen is None else seen["rows"], row_groups_unknown=unknown)
     counted = count(one.scan, one.files, one.scan.columns)
     actual = counted.groups if seen is None else seen["row_groups"]
     return replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from headwater.errors import Code, UsageError
 from headwater.formats.arrow import as_spark
 from headwater.model import At, Kind, Version
+from headwater.query.joinorder import ordered
 from headwater.query.limits import Stopping
 from headwater.query.result import Result
+from headwater.query.statistics import small_parts
 from headwater.session import fork
 from headwater.sparkerrors import as_headwater_error, reason, without_plan
 from headwater.sql.references import Reference, parse_query, resolve
@@ -28,6 +30,9 @@ from headwater.warehouse import Warehouse, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from headwater.query.duckdb.scans import Scan
+    from headwater.query.explained import JoinOrder
 
 Pinned = Mapping[tuple[Kind, str, "At | None"], "Version | None"]
 
@@ -44,10 +49,14 @@ class SparkAnswer:
         why: str,
         stopping: Stopping,
         pinned: Pinned | None = None,
-        small: Collection[tuple[Kind, str]] = (),
+        scans: Sequence[Scan] = (),
     ) -> None:
+        """`scans` is what is known of the query's relations; without it Spark goes by the text alone."""
         self.reason = why
-        self._small = small
+        self._scans = scans
+        self.small = small_parts(scans)
+        """Relations that are sent to every worker: bytes in all, and what is left of them at most."""
+        self.joins: tuple[JoinOrder, ...] = ()
         self._stopping = stopping
         self._versions: dict[str, Version | None] = {}
         # One tag for all its jobs: the thread that serves the batches has that of the moment it was made at.
@@ -103,7 +112,7 @@ class SparkAnswer:
             context.removeJobTag(self._tag)
 
     def _analysed(self, warehouse: Warehouse, sql: str, pinned: Pinned) -> DataFrame:
-        query = parse_query(sql)
+        query, self.joins = ordered(warehouse, parse_query(sql), self._scans)
         known = {kind: warehouse.names(kind) for kind in Kind}
         session = fork(warehouse.spark)
 
@@ -137,7 +146,7 @@ class SparkAnswer:
             return
         rows, version = _rows(warehouse, kind, reference.name, session, at, pinned)
         self._versions[f"{kind.plural}.{reference.name}"] = version
-        if (kind, reference.name) in self._small:
+        if (kind, reference.name) in self.small:
             rows = rows.hint("broadcast")  # what its conditions leave of it is known to be small
         rows.createTempView(view)
 

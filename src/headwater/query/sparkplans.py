@@ -1,7 +1,7 @@
 """What Spark tells of a query: its plan, and after a run what its scans have read.
 
 Spark does not count the row groups that it leaves out. They are counted here, by the footers of the files that it has
-read and the conditions that reach the storage; where it is not known which files those are, they are not told.
+read and the conditions that reach the storage; where it is not known which files those are, that is said.
 """
 
 from __future__ import annotations
@@ -23,14 +23,21 @@ from headwater.query.duckdb.choosing import Chosen
 from headwater.query.duckdb.profiling import bloomed
 from headwater.query.duckdb.reading import Catalogue, reading
 from headwater.query.duckdb.terms import Refused
-from headwater.query.explained import Explained, Stage, TableRead
+from headwater.query.explained import Broadcast, Explained, Stage, TableRead
 from headwater.query.limits import Stopping
+from headwater.query.listing import listed
 from headwater.query.spark import SparkAnswer
 from headwater.sparkerrors import as_headwater_error
 from headwater.warehouse import Warehouse
 
 _PUSHED = re.compile(r"(?:PushedFilters|DataFilters|filters=): ?\[([^\]]*)\]|\[filters=([^,\]]*)")
 
+
+_FILES = ("numFiles", "resultDataFiles", "resultedTableFiles")
+_BYTES = ("filesSize", "totalFileSize", "splitSize")
+"""What the formats' readers call what they count."""
+_UNCLEAR = "the query reads it in several places, or in a way that is not followed here"
+_UNTOLD = "the format's reader does not tell which files and row groups it has read"
 
 _SHOWN = 12
 """How many operators are told of, the slowest first."""
@@ -49,8 +56,10 @@ def explained_by_spark(
 ) -> Explained:
     """The plan of Spark; `known` is what was found out of the query's tables on the way to it."""
     begun = time.perf_counter()
-    answer = SparkAnswer(warehouse, sql, reason, stopping, pinned)
+    answer = SparkAnswer(warehouse, sql, reason, stopping, pinned, [one.scan for one in known])
     stages = [planned, Stage("analyse", time.perf_counter() - begun)]
+    if analyze:
+        known = [_with_files(warehouse, one) for one in known]
     execution: Any = answer.df._jdf.queryExecution()
     tables = [_table(warehouse, relation, answer, known) for relation in answer.versions]
     rows = None
@@ -73,7 +82,8 @@ def explained_by_spark(
         raise as_headwater_error(error) from error
     return Explained(
         "spark", reason, tuple(tables), analyzed=analyze, rows_estimated=estimate, rows=rows, stages=tuple(stages),
-        plan=words,
+        plan=words, joins=answer.joins,
+        broadcasts=tuple(Broadcast(f"{kind.plural}.{name}", *sizes) for (kind, name), sizes in answer.small.items()),
     )  # fmt: skip
 
 
@@ -114,10 +124,12 @@ def _table(warehouse: Warehouse, relation: str, answer: SparkAnswer, known: Sequ
     if one is not None:
         from headwater.query.explaining import table_read
 
-        return replace(
+        known_before = replace(
             table_read(one), reader="spark", files=None, files_pruned_by_partition=None, files_pruned_by_bounds=None,
             partitions=None,
         )  # fmt: skip
+        # Files that are not handed over may hold rows that are deleted, or merged as they are read.
+        return known_before if one.scan.reading.why_rows is None else replace(known_before, rows_all=None)
     try:
         files = reading(Catalogue(warehouse), kind, name, answer.versions[relation]).files
     except (Refused, HeadwaterError):
@@ -165,19 +177,21 @@ def _with_metrics(warehouse: Warehouse, table: TableRead, scans: list[Any], know
         if where.removeprefix("file:") in told or f".{name}" in told:
             counted = replace(table, **_metrics(scan, table))
             one = _of(table.relation, known)
-            return counted if one is None else _with_row_groups(counted, one)
-    return table
+            return replace(counted, row_groups_unknown=_UNCLEAR) if one is None else _with_row_groups(counted, one)
+    return replace(table, row_groups_unknown="Spark's plan has no scan of it")
 
 
 def _with_row_groups(table: TableRead, one: Chosen) -> TableRead:
     """By footers, if Spark has read as many files as the conditions leave: by bounds, or by partitions alone."""
     scan = one.scan
     if scan.reading.files is None or table.files is None:
-        return table
+        return replace(table, row_groups_unknown=_UNTOLD)
     by_partition = [file for file in scan.reading.files.files if scan.wanted(file, only_partition=True)]
     for files, by_bounds in ((one.files, one.by_bounds), (by_partition, 0)):
         if len(files) == table.files:
             counted = count(scan, files, table.columns, bloomed(scan, files))
+            if (table.rows or 0) > counted.rows:
+                break  # it has read more than that: conditions may not be used where files are merged
             return replace(
                 table,
                 partitions=distinct(files) if scan.reading.files.partition_columns else None,
@@ -189,7 +203,16 @@ def _with_row_groups(table: TableRead, one: Chosen) -> TableRead:
                 row_groups_skipped_by_bloom_filter=counted.by_bloom_filter,
                 bytes=counted.bytes,
             )
-    return table
+    return replace(table, row_groups_unknown=_UNTOLD)
+
+
+def _with_files(warehouse: Warehouse, one: Chosen) -> Chosen:
+    """A scan with the files that Spark's side of its format knows, where the light reader has none to hand over."""
+    scan = one.scan
+    if scan.reading.files is not None:
+        return one
+    scan.reading = replace(scan.reading, files=listed(warehouse, scan))
+    return Chosen(scan, *scan.chosen())
 
 
 def _root(scan: Any) -> str:
@@ -203,13 +226,12 @@ def _metrics(scan: Any, table: TableRead) -> dict[str, Any]:
     """Spark's counters under our names; formats count under different ones."""
     counts = {name: count for name, (_, count) in _counts(scan).items()}
     told: dict[str, Any] = {"rows": counts.get("numOutputRows")}
-    files = counts.get("numFiles", counts.get("resultDataFiles"))
+    files = next((counts[name] for name in _FILES if name in counts), None)
     if files is not None:
         told["files"] = files
-    if "filesSize" in counts:
-        told["bytes"] = counts["filesSize"]
-    elif "totalFileSize" in counts:
-        told["bytes"] = counts["totalFileSize"]
+    size = next((counts[name] for name in _BYTES if name in counts), None)
+    if size is not None:
+        told["bytes"] = size
     if counts.get("numPartitions"):
         told["partitions"] = counts["numPartitions"]
     output = scan.output()

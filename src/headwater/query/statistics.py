@@ -175,16 +175,19 @@ SMALL = 10 * 1024 * 1024
 """Bytes of Parquet up to which Spark sends a table to every worker instead of shuffling both sides of a join."""
 
 
-def small_parts(scans: Iterable[Scan], most: int = SMALL) -> set[tuple[Kind, str]]:
+def small_parts(scans: Iterable[Scan], most: int = SMALL) -> dict[tuple[Kind, str], tuple[int, int]]:
     """Relations too large to be sent to every worker, of which so little is left by the query's conditions that they
-    can be: certain, by partitions and bounds, and not a guess. Spark reckons with the whole table in some formats."""
-    left: dict[tuple[Kind, str], bool] = {}
+    can be: certain, by partitions and bounds, and not a guess. Spark reckons with the whole table in some formats.
+
+    Of each the bytes in all, and those that are left at most.
+    """
+    left: dict[tuple[Kind, str], tuple[int, int]] = {}
     for scan in scans:
         reading = scan.reading
         if reading.files is None:
             continue
         kept, *_ = scan.chosen()
         key = (reading.kind, reading.name)
-        fits = reading.files.bytes > most >= sum(file.bytes for file in kept)
-        left[key] = left.get(key, True) and fits
-    return {key for key, fits in left.items() if fits}
+        size = sum(file.bytes for file in kept)
+        left[key] = (reading.files.bytes, max(size, left.get(key, (0, 0))[1]))
+    return {key: (size, kept) for key, (size, kept) in left.items() if size > most >= kept}

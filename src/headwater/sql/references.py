@@ -54,6 +54,8 @@ def parse_reference(text: str) -> Reference:
 def referring(query: exp.Query) -> Iterator[tuple[exp.Table, Reference]]:
     """Each place in a query that reads a relation, with what it names."""
     for table in query.find_all(exp.Table, bfs=False):
+        if table.find_ancestor(exp.Hint):
+            continue  # the name that the query has for one
         found = _referred(table)
         if found is not None:
             yield table, replace(found, temporal=_is_temporal(table), span=found.span or span_of(table.this))

@@ -136,13 +136,15 @@ def _planned(catalogue: Catalogue, sql: str) -> Plan:
     if "\\" in sql:
         raise Refused("a backslash in the text is left to Spark")
     query = parse_query(sql)
-    places = {id(table): (reference, time_travel(table)) for table, reference in referring(query)}
+    places = {
+        id(table): (number, reference, time_travel(table)) for number, (table, reference) in enumerate(referring(query))
+    }
     readings: dict[tuple[Kind, str, At | None], Reading] = {}
 
     def find(table: exp.Table) -> Scan | tuple[exp.Query, Scan]:
         if id(table) not in places:
             raise Refused("a table function is left to Spark")
-        reference, at = places[id(table)]
+        number, reference, at = places[id(table)]
         if reference.driving or reference.temporal or reference.changes is not None:
             raise Refused("stream(), changes() and FOR SYSTEM_TIME are left to Spark")
         kind = resolve(reference, catalogue.names)
@@ -151,9 +153,9 @@ def _planned(catalogue: Catalogue, sql: str) -> Plan:
             readings[key] = reading(catalogue, *key)
             for field in readings[key].schema:
                 duckdb_type(field.type)  # refuses a type that is not one of Spark's
-        scan = Scan(readings[key], "")
         record = catalogue.record(kind, reference.name)
         shown = None if record is None else record.shown
+        scan = Scan(readings[key], "", place=number, shown=shown is not None)
         return scan if shown is None else (_shown(shown, readings[key].schema.names), scan)
 
     clock = Clock(datetime.now(timezone.utc))

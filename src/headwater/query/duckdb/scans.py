@@ -49,6 +49,10 @@ class Scan:
     predicates: list[Predicate] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
     """Which of the columns the query needs, by their place."""
+    place: int = -1
+    """The how-manieth relation of the query's text it is."""
+    shown: bool = False
+    """Whether people see other columns of it than are stored."""
 
     @property
     def columns(self) -> list[str]:
