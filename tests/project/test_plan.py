@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from headwater.formats.registry import FORMATS
 from headwater.lake import Lake
 from headwater.model import Kind
 from headwater.state import RelationRecord
@@ -18,6 +20,7 @@ code: shop.py
 sources: {landing: {type: files, path: ./landing}}
 topics:
   log: {from: landing, partition_by: [day]}
+  more: {from: landing}
 tables:
   people: {format: FORMAT, from: topic('log'), partition_by: [region], apply: {keys: [id], sequence_by: n}}
   seen: {sql: "SELECT v.id, v.n FROM stream(topic('log')) v LEFT JOIN table('people') p ON p.id = v.id WHERE v.n > 1"}
@@ -50,7 +53,7 @@ def first(people):
 def second(people):
     return people.where("n = 2")
 """
-MADE = [(Kind.TOPIC, "log"), (Kind.VIEW, "counted")]
+MADE = [(Kind.TOPIC, "log"), (Kind.TOPIC, "more"), (Kind.VIEW, "counted")]
 MADE += [(Kind.TABLE, name) for name in ("people", "seen", "totals", "sliced", "named")]
 
 
@@ -84,7 +87,16 @@ class Planning:
     [
         ("{from: landing, p", "{from: landing, batch_size: 5, p", "topics.log", "change", "batch_size: 1000 → 5"),
         ("{from: landing, p", "{from: landing, description: x, p", "topics.log", "change", "nothing has to be done"),
-        ("[day]", "[hour]", "topics.log", "rebuild", 'partition_by: ["day"] → ["hour"] (the table is made anew)'),
+        ("[day]", "[hour]", "topics.log", "rebuild", 'partition_by: ["day"] → ["hour"] (the table is made anew: Delta'),
+        (
+            "[day]",
+            "[hour]",
+            "topics.log",
+            "rebuild",
+            "Delta Lake can't change the partitioning in place, Apache Iceberg",
+        ),
+        ("[region]", "[n]", "tables.people", "rebuild", "after that tables.named, views.counted, made from it, are"),
+        ("keys: [id]", "keys: [id, n]", "tables.people", "rebuild", "told apart by the old ones"),
         ("keys: [id]", "keys: [id, n]", "tables.people", "rebuild", 'apply.keys: ["id"] → ["id", "n"]'),
         ("sequence_by: n", "sequence_by: m", "tables.people", "rebuild", "apply.sequence_by"),
         ("by: n}", "by: n, history: all}", "tables.people", "rebuild", "apply.history: latest → all"),
@@ -95,14 +107,23 @@ class Planning:
         ("v.n > 1", "v.n > 2", "tables.seen", "change", "what is there stays as it is"),
         ("v.id, v.n F", "v.id, v.n, p.region F", "tables.seen", "change", "NULL in the rows that are there"),
         ("v.n > 1", "v.n > 3", "tables.seen", "change", "headwater flow rebuild tables.seen --yes would make all"),
-        ("v.id, v.n F", "v.id, v.n AS m F", "tables.seen", "rebuild", "its rows are made anew"),
-        ("v.id, v.n F", "DISTINCT v.id, v.n F", "tables.seen", "rebuild", "its rows are made anew"),
-        ("LEFT JOIN table('people')", "FULL JOIN table('people')", "tables.seen", "rebuild", "sql: "),
-        ("table('people') p ON", "stream(table('people')) p ON", "tables.seen", "rebuild", "sql: "),
-        ("count(*) AS k", "count(n) AS k", "tables.totals", "rebuild", "its rows are made anew"),
+        ("v.id, v.n F", "v.id, v.n AS m F", "tables.seen", "rebuild", "its rows are made anew: column 'n' goes"),
+        ("v.id, v.n F", "DISTINCT v.id, v.n F", "tables.seen", "rebuild", "leaves out rows that are there twice"),
+        ("v.id, v.n F", "v.id, v.n, v.n + 1 F", "tables.seen", "rebuild", "'v.n + 1' has no name of its own"),
+        ("LEFT JOIN table('people')", "FULL JOIN table('people')", "tables.seen", "rebuild", "the other side alone"),
+        ("table('people') p ON", "stream(table('people')) p ON", "tables.seen", "rebuild", "rows of tables.people may"),
+        (
+            "stream(topic('log')) v",
+            "stream(topic('more')) v",
+            "tables.seen",
+            "rebuild",
+            "by topics.log and is by topics.m",
+        ),
+        ("count(*) AS k", "count(n) AS k", "tables.totals", "rebuild", "made of several rows"),
+        ("GROUP BY id", "GROUP BY id ORDER BY k LIMIT 3", "tables.totals", "rebuild", "its rows are made anew"),
         ('sql: "SELECT id, count', 'description: x, sql: "SELECT id, count', "tables.totals", "change", "nothing has"),
         ("transform: thin", "transform: thick", "tables.sliced", "change", "from the next step on"),
-        ("transform: first", "transform: second", "tables.named", "rebuild", "its rows are made anew"),
+        ("transform: first", "transform: second", "tables.named", "rebuild", "rows of tables.people may be changed"),
         ("views:\n", "views:\n  more: {sql: SELECT 1 AS one}\n", "views.more", "create", "it is not there yet"),
     ],
 )
@@ -116,10 +137,17 @@ def test_each_kind_of_change(tmp_path: Path, old: str, new: str, relation: str, 
     assert found[relation]["needs_apply"] == (action == "rebuild" and not relation.startswith("views."))
 
 
-def test_partitioning_is_changed_in_place_where_the_format_can(tmp_path: Path) -> None:
-    found = Planning(tmp_path, "iceberg").after("[region]", "[country]")
-    assert found["tables.people"]["action"] == "change"
-    assert "files stay as they are" in str(found["tables.people"]["why"])
+@pytest.mark.parametrize("format", [name for name in FORMATS.names() if name != "parquet"])
+def test_partitioning_is_changed_in_place_where_the_format_can(tmp_path: Path, format: str) -> None:
+    found = Planning(tmp_path, format).after("[region]", "[country]")["tables.people"]
+    if format == "iceberg":
+        assert (found["action"], found["needs_apply"], found["reads"]) == ("change", False, [])
+        assert "changed in place" in str(found["why"]) and "files stay as they are" in str(found["why"])
+    else:
+        assert (found["action"], found["needs_apply"]) == ("rebuild", True)
+        assert found["reads"] == [{"name": "topics.log", "bytes": None}], "nothing lies there in this test"
+        why = json.dumps(found["why"])
+        assert f"{FORMATS.get(format).title} can't change the partitioning in place" in why
 
 
 def test_what_is_gone_from_the_project_or_made_by_a_statement_is_left_alone(tmp_path: Path) -> None:
@@ -156,5 +184,5 @@ def test_keys_and_order_of_applied_changes_are_checked_against_declared_columns(
     (tmp_path / "headwater.yml").write_text(text.replace("keys: [id]", "keys: [idd]"), encoding="utf-8")
     answer = headwater("check", "--json", "--project", tmp_path)
     found = {(one["code"], one["path"], one["line"]): one for one in answer.json["problems"]}
-    assert ("INVALID_VALUE", "tables.people.apply.keys", 7) in found
-    assert ("INVALID_VALUE", "tables.people.apply.sequence_by", 7) in found
+    assert ("INVALID_VALUE", "tables.people.apply.keys", 8) in found
+    assert ("INVALID_VALUE", "tables.people.apply.sequence_by", 8) in found

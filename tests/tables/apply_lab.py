@@ -77,6 +77,16 @@ def workload(rng: random.Random, count: int, *, moves_with_gaps: bool) -> list[E
     return events
 
 
+def varied(rng: random.Random, count: int) -> list[Event]:
+    """A workload that has each kind of change, whatever the dice say."""
+    while True:
+        events = workload(rng, count, moves_with_gaps=False)
+        kinds = {event.op for event in events}
+        moved = any(event.before and event.after for event in events)
+        if kinds == {"i", "u", "d", "t"} and moved and any(event.unchanged for event in events):
+            return events
+
+
 def steps_of(rng: random.Random, events: Sequence[Event], count: int, *, shuffled: bool) -> list[list[Event]]:
     """Cut into steps; shuffled, and some of them sent twice."""
     sent = list(events)

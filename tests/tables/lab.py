@@ -36,14 +36,16 @@ class Lab:
         self.write(tables, format)
 
     def write(self, tables: dict[str, Any], format: str = "delta") -> None:
-        project = {
+        project: dict[str, Any] = {
             "name": "lab",
             "format": format,
             "code": "lab.py",
             "sources": {"landing": {"type": "files", "path": "./landing", "schema": SCHEMA}},
             "topics": {"events": {"from": "landing"}},
-            "tables": {"people": {"seed": "people.csv", "keys": ["who"]}, **tables},
+            "tables": dict(tables),
         }
+        if "people" in json.dumps(tables):
+            project["tables"]["people"] = {"seed": "people.csv", "keys": ["who"]}
         (self.root / "headwater.yml").write_text(yaml.safe_dump(project, sort_keys=False), encoding="utf-8")
 
     def land(self, events: Iterable[Event]) -> None:

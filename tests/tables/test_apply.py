@@ -23,12 +23,13 @@ from headwater.spec import Apply, Table, layout_of
 from headwater.spec.base import placed
 from headwater.tables.apply.changes import changes_of, truncations_of
 from headwater.tables.apply.shape import SEQUENCE, Shape, shape_of
+from headwater.tables.apply.spans import spans
 from headwater.tables.apply.step import rows_to_write
 from headwater.tables.apply.target import ApplyTarget
 from headwater.tables.apply.truncation import TRUNCATED, Truncation, collected
 from headwater.warehouse import shown as as_shown
 from tests.conftest import SEED
-from tests.tables.apply_lab import Event, Reference, frame, shown, steps_of, struct, workload
+from tests.tables.apply_lab import Event, Reference, frame, shown, steps_of, struct, varied, workload
 
 WRITES = [name for name in FORMATS.names() if name != "parquet"]
 QUICK = {
@@ -158,7 +159,7 @@ def test_each_format_keeps_both_kinds_of_table(
     quick: SparkSession, around: Surroundings, seed: int, format: str
 ) -> None:
     rng = random.Random(seed + len(format))
-    events = workload(rng, 40, moves_with_gaps=False)
+    events = varied(rng, 40)
     latest = Kept(quick, around, format, f"latest_{format}")
     history = Kept(quick, around, format, f"history_{format}", history="all")
     reference = Reference()
@@ -205,6 +206,88 @@ def test_a_new_column_of_the_topic_is_one_of_the_table(quick: SparkSession, arou
     assert kept.shown() == {(1, 1, "a", None), (2, 1, "b", 7)} and kept.shapes[-1].shown != first
     before = kept.table.landed(Mark("tables.x", 1, 0))
     assert shown(as_shown(kept.table.read(before), kept.shapes[-1].shown)) == {(1, 1, "a")}
+
+
+ROWS = "id bigint, n bigint, gone boolean, v string"
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_rows_that_tell_all_of_a_key_are_compared_with_the_stored_ones(
+    quick: SparkSession, around: Surroundings, seed: int, format: str
+) -> None:
+    rng = random.Random(seed)
+    sent = [(rng.randint(1, 8), n, rng.random() < 0.3, f"v{n}") for n in range(40)]
+    rng.shuffle(sent)
+    kept = Kept(quick, around, format, f"rows_{format}", sequence_by="n", delete_when="gone")
+    newest: dict[int, tuple[Any, ...]] = {}
+    for step in (sent[:15], sent[10:30], sent[30:]):
+        for row in sorted(step, key=lambda one: one[1]):
+            newest[row[0]] = max(newest.get(row[0], row), row, key=lambda one: one[1])
+        kept.step(quick.createDataFrame(step, ROWS))
+        assert kept.shown() == {row for row in newest.values() if not row[2]}
+    # What is older than all that is known changes nothing, and lands.
+    before = kept.shown()
+    _, mark = kept.step(quick.createDataFrame([(id_, -1, False, "old") for id_ in newest], ROWS))
+    assert kept.shown() == before
+    assert kept.target.landed(mark) is not None
+
+
+def test_compared_rows_are_deleted_after_their_time_or_at_once(quick: SparkSession, around: Surroundings) -> None:
+    hour = Kept(quick, around, "delta", "rows_hour", sequence_by="n", delete_when="gone", tombstones="1h")
+    none = Kept(quick, around, "delta", "rows_none", sequence_by="n", delete_when="gone", tombstones="0s")
+    for kept in (hour, none):
+        kept.step(quick.createDataFrame([(1, 1, False, "a"), (2, 1, False, "b")], ROWS))
+        kept.step(quick.createDataFrame([(1, 3, True, "a"), (3, 1, True, "c")], ROWS))
+        assert kept.shown() == {(2, 1, False, "b")}
+    assert (hour.table.read().count(), none.table.read().count()) == (3, 1)
+    hour.step(quick.createDataFrame([(1, 2, False, "late"), (2, 2, False, "c")], ROWS))
+    assert hour.shown() == {(2, 2, False, "c")}
+    hour.step(quick.createDataFrame([(2, 3, False, "d")], ROWS), NOW + timedelta(hours=2))
+    assert hour.table.read().count() == 1
+
+
+def test_files_without_the_keys_of_a_step_are_not_read(quick: SparkSession, around: Surroundings) -> None:
+    kept = Kept(quick, around, "delta", "far", sequence_by="n", delete_when="gone")
+    kept.step(quick.createDataFrame([(id_, 1, False, "a") for id_ in range(9)], ROWS))
+    (early,) = kept.table.files()
+    kept.step(quick.createDataFrame([(id_, 1, False, "a") for id_ in range(100, 109)], ROWS))
+    Path(early.path).unlink()
+    kept.step(quick.createDataFrame([(104, 2, False, "b"), (107, 2, True, "b"), (200, 2, False, "b")], ROWS))
+    expected = {**dict.fromkeys((100, 101, 102, 103, 105, 106, 108), 1), 104: 2, 200: 2}
+    there = as_shown(kept.table.read().where("id >= 100"), kept.shapes[-1].shown)
+    assert {row.id: row.n for row in there.collect()} == expected
+
+
+def test_ranges_hold_every_key_and_leave_out_what_is_far(quick: SparkSession) -> None:
+    day = "date'1969-12-01' + CAST(id AS int)"
+    kinds = {
+        "number": "id - 50",
+        "text": "concat('ü', lpad(CAST(id AS string), 6, '0'))",
+        "day": day,
+        "moment": f"CAST({day} AS timestamp) + INTERVAL 1 MICROSECOND",
+        "price": "CAST(id * 0.01 AS decimal(20, 2))",
+        "flag": "id > 0",
+    }
+    every = quick.range(1000).selectExpr("id", *(f"{made} AS {name}" for name, made in kinds.items()))
+    keys = every.where("id BETWEEN 100 AND 149 OR id BETWEEN 500 AND 549 OR id = 700")
+    for name in kinds:
+        found = spans(keys, [name], 101, "t")
+        if name == "flag":
+            assert found is None, "which has no ranges"
+            continue
+        assert found is not None
+        ids = {row.id for row in every.alias("t").where(found).select("id").collect()}
+        assert ids >= {*range(100, 150), *range(500, 550), 700}
+        assert not ids & {*range(80), *range(720, 1000)}
+        if name == "number":
+            assert len(ids) < 150
+    both = spans(keys, ["number", "text"], 2_000_000, "t")
+    assert both is not None
+    assert every.alias("t").where(both).count() == 601, "of very many keys the first and the last are known"
+    tiny = quick.range(-128, 128).selectExpr("CAST(id AS tinyint) AS id")
+    ends = spans(tiny.where("id < -120 OR id > 120"), ["id"], 15, "t")
+    assert ends is not None
+    assert tiny.alias("t").where(ends).where("id < -120 OR id > 120").count() == 15, "no end is beyond its type"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from headwater.runtime.tables import table_flow
 from headwater.session import fork
 from tests.docs.test_examples import ROOT, blocks
 from tests.support import headwater
-from tests.tables.lab import Event, Lab, event, on_time
+from tests.tables.lab import SCHEMA, Event, Lab, event, on_time
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -65,9 +65,8 @@ def stream(dice: random.Random, count: int) -> list[list[Event]]:
 
 def batch(spark: SparkSession, query: str, events: list[Event]) -> list[tuple[Any, ...]]:
     """The same query over all events at once, by Spark alone."""
-    lines = spark.sparkContext.parallelize([json.dumps(one) for one in events])
-    schema = "id bigint, who string, n bigint, at timestamp"
-    spark.read.schema(schema).json(lines).createOrReplaceTempView("all_events")
+    lines = spark.createDataFrame([(json.dumps(one),) for one in events], "line string")
+    lines.selectExpr(f"inline(array(from_json(line, '{SCHEMA}')))").createOrReplaceTempView("all_events")
     spark.createDataFrame([("a", "Ann"), ("b", "Bea")], "who string, name string").createOrReplaceTempView("all_people")
     rows = spark.sql(QUERIES[query].format(events="all_events", people="all_people")).collect()
     return sorted(map(tuple, rows), key=repr)

@@ -128,7 +128,7 @@ def append(
 @app.command()
 def replay(
     name: Name,
-    into: Annotated[str, typer.Option("--into", help="The table that applies this topic's changes.")],
+    into: Annotated[str, typer.Option("--into", help="A table that is made of this topic.")],
     until: Annotated[str | None, typer.Option("--until", help="As the topic was at a time: 2026-10-17 12:00.")] = None,
     at: Annotated[int | None, typer.Option("--at", help="As the topic was at this version.")] = None,
     project: ProjectPath = Path(),

@@ -171,6 +171,8 @@ def _table_problems(project: Project, graph: Graph) -> Iterator[Problem]:
         if table.seed is not None and "://" not in table.seed and not Path(project.location(table.seed)).is_file():
             message = f"there is no file {table.seed}"
             yield Problem(Code.UNKNOWN_REFERENCE, message, project.place(f"{path}.seed"))
+        if table.schema_ is not None:
+            yield from _caught(project.place(f"{path}.schema"), declared_columns, table.schema_)
         if table.apply is not None and table.apply.delete_when is not None:
             yield from _condition(project, table.apply.delete_when, f"{path}.apply.delete_when")
         for title, expectation in table.expect.items():

@@ -69,6 +69,8 @@ def columns_of(project: Project, relation: Relation) -> Collection[str] | None:
         return _header(Path(project.location(relation.seed)))
     if isinstance(relation, (Table, View)) and relation.sql is not None:
         return _selected(relation.sql)
+    if isinstance(relation, Table) and relation.schema_ is not None:
+        return _declared(relation.schema_)
     return None
 
 
@@ -76,8 +78,13 @@ def _topic_columns(project: Project, topic: Topic) -> Collection[str] | None:
     declared = getattr(project.sources.get(topic.from_), "schema_", None)
     if declared is None or topic.mappers or any(f.role == "mapper" for f in project.functions):
         return None
+    names = _declared(declared)
+    return None if names is None else [*STANDARD, *names]
+
+
+def _declared(ddl: str) -> Collection[str] | None:
     try:
-        return [*STANDARD, *declared_columns(declared)]
+        return declared_columns(ddl)
     except UsageError:
         return None
 
@@ -175,8 +182,13 @@ def _event_columns(project: Project, sql: str) -> set[str] | None:
 
 
 def _expectation_problems(project: Project, name: str, table: Table) -> Iterator[Problem]:
-    """Columns that a check names, against those of the query's result."""
-    known = None if table.sql is None else _selected(table.sql)
+    """Columns that a check names, against those of the table; and whether anything asks for the check."""
+    if table.expect and table.sql is None and table.transform is None:
+        message = "expectations are for tables made by `sql` or `transform`"
+        hint = f"write a table `SELECT * FROM table('{name}')` that has them"
+        yield Problem(Code.INVALID_VALUE, message, project.place(f"tables.{name}.expect"), hint)
+        return
+    known = columns_of(project, table)
     if known is None:
         return
     for title, expectation in table.expect.items():

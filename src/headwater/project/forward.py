@@ -7,6 +7,7 @@ touched again. What the text does not show, Spark says before anything is writte
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -19,54 +20,97 @@ from headwater.sql.references import parse_query, referring, resolve
 STAR = "*"
 _CLAUSES = ("group", "having", "distinct", "limit", "offset", "order", "qualify", "with", "windows", "pivots", "sample")
 _SIDES = ("", "LEFT")
+_SEVERAL = "a row of it is made of several rows"
+_TOLD = {"distinct": "it leaves out rows that are there twice", "limit": "it is cut off by LIMIT"}
 
 
-def goes_on(project: Project, old: str, new: str) -> tuple[str, ...] | None:
-    """The columns that the new query has more than the old one; None where it has to begin anew."""
+@dataclass(frozen=True)
+class Forward:
+    """Whether a changed query goes on, and with what."""
+
+    added: tuple[str, ...] = ()
+    """The columns that the new query has more than the old one."""
+    why_not: str | None = None
+    """Why it has to begin anew; None where it goes on."""
+
+
+class _Anew(Exception):
+    """It has to begin anew; says why."""
+
+
+def goes_on(project: Project, old: str, new: str) -> Forward:
+    """Whether the new query can take over from the old one."""
     try:
         before, after = parse_query(old), parse_query(new)
         driving = [_driving(project, query) for query in (before, after)]
+        if driving[0] != driving[1]:
+            raise _Anew(f"it was driven by {_told(driving[0])} and is by {_told(driving[1])} now")
+        had, has = _columns(before), _columns(after)
     except UsageError:
-        return None
-    if driving[0] is None or driving[0] != driving[1]:
-        return None
-    had, has = _columns(before), _columns(after)
-    if had is None or has is None or not had <= has:
-        return None
-    return tuple(name for name in sorted(has - had) if name != STAR)
+        return Forward(why_not="it names what is not there")
+    except _Anew as anew:
+        return Forward(why_not=str(anew))
+    gone = sorted(had - has)
+    if gone:
+        return Forward(why_not="the columns of its inputs go" if gone[0] == STAR else f"column '{gone[0]}' goes")
+    return Forward(tuple(name for name in sorted(has - had) if name != STAR))
 
 
-def _driving(project: Project, query: exp.Query) -> frozenset[Name] | None:
-    """The topics that drive a query row by row; None where something else does, or not row by row."""
+def _driving(project: Project, query: exp.Query) -> frozenset[Name]:
+    """The topics that drive a query row by row."""
+    _require_row_by_row(query)
     known = {kind: project.relations(kind).keys() for kind in Kind}
     found = [(table, reference, resolve(reference, known)) for table, reference in referring(query)]
     whole = not any(reference.driving for _, reference, _ in found)
     first = {id(table) for select in _selects(query) for table in [_first(select)] if table is not None}
     drives: set[Name] = set()
     for table, reference, kind in found:
-        if reference.temporal or reference.changes is not None:
-            return None
+        name = Name(kind, reference.name)
+        if reference.temporal:
+            raise _Anew(f"late states of {name} correct rows that are there")
+        if reference.changes is not None:
+            raise _Anew(f"it reads the changes of {name}")
         if whole or reference.driving:
-            if kind is not Kind.TOPIC or id(table) not in first:
-                return None
-            drives.add(Name(kind, reference.name))
+            if kind is not Kind.TOPIC:
+                raise _Anew(f"rows of {name} may be changed or deleted")
+            if id(table) not in first:
+                raise _Anew(f"rows of {name} meet rows that are there")
+            drives.add(name)
         elif id(table) in first:
-            return None
-    return frozenset(drives) if drives and _is_row_by_row(query) else None
+            raise _Anew(f"{name} is only looked up, and stands first")
+    if not drives:
+        raise _Anew("no topic drives it")
+    return frozenset(drives)
 
 
-def _is_row_by_row(query: exp.Query) -> bool:
+def _require_row_by_row(query: exp.Query) -> None:
+    """Refuse a query whose rows are made of more than one row."""
     if isinstance(query, exp.Union):
-        alone = not any(query.args.get(clause) for clause in _CLAUSES if clause != "distinct")
-        return alone and query.args.get("distinct") is False and all(map(_is_row_by_row, (query.left, query.right)))
-    if not isinstance(query, exp.Select) or any(query.args.get(clause) for clause in _CLAUSES):
-        return False
+        if query.args.get("distinct") is not False:
+            raise _Anew("it leaves out rows that are there twice")
+        _require_plain(query, "distinct")
+        _require_row_by_row(query.left)
+        _require_row_by_row(query.right)
+        return
+    if not isinstance(query, exp.Select):
+        raise _Anew(_SEVERAL)
+    _require_plain(query)
     joins = query.args.get("joins") or []
     if any((join.side or "").upper() not in _SIDES for join in joins):
-        return False
+        raise _Anew("its join has rows of the other side alone")
     inner = next(query.find_all(exp.AggFunc, exp.Window, exp.Subquery, exp.Exists), None)
-    nested = [one for one in query.find_all(exp.Query) if one is not query]
-    return inner is None and not nested
+    if inner is not None or any(one is not query for one in query.find_all(exp.Query)):
+        raise _Anew(_SEVERAL)
+
+
+def _require_plain(query: exp.Query, *but: str) -> None:
+    clause = next((clause for clause in _CLAUSES if clause not in but and query.args.get(clause)), None)
+    if clause is not None:
+        raise _Anew(_TOLD.get(clause, _SEVERAL))
+
+
+def _told(names: frozenset[Name]) -> str:
+    return " and ".join(sorted(map(str, names)))
 
 
 def _selects(query: exp.Query) -> Iterator[exp.Select]:
@@ -83,16 +127,16 @@ def _first(select: exp.Select) -> exp.Expr | None:
     return None if found is None else found.this
 
 
-def _columns(query: exp.Query) -> frozenset[str] | None:
-    """The names of a query's columns, a star for those of its inputs; None where a name is Spark's to give."""
+def _columns(query: exp.Query) -> frozenset[str]:
+    """The names of a query's columns, a star for those of its inputs."""
     names = set()
     for select in query.selects:
         if isinstance(select, exp.Star) or (isinstance(select, exp.Column) and isinstance(select.this, exp.Star)):
             if select.args.get("except_") or select.args.get("except"):
-                return None
+                raise _Anew("which columns it has is not in its text")
             names.add(STAR)
         elif select.alias_or_name:
             names.add(select.alias_or_name.lower())
         else:
-            return None
+            raise _Anew(f"'{select.sql(dialect='spark')}' has no name of its own")
     return frozenset(names)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from headwater.formats.base import Capability
+from headwater.formats.base import Capability, Format
 from headwater.formats.registry import FORMATS
 from headwater.model import Kind
 from headwater.project.definition import Project
@@ -35,7 +35,7 @@ class Effect(Enum):
     FORWARD = "from the next step on; what is there stays as it is"
     GROW = "from the next step on; the new columns are NULL in the rows that are there"
     LAYOUT = "for what is made anew; this table keeps the layout it was made with"
-    PARTITION = "what is written from now on lies otherwise; files stay as they are"
+    PARTITION = "changed in place: what is written from now on lies otherwise, files stay as they are, nothing is read"
     REFILL = "its rows are made anew"
     REMAKE = "the table is made anew"
 
@@ -48,9 +48,12 @@ class Difference:
     before: Any
     after: Any
     effect: Effect
+    because: str | None = None
+    """Why it asks for no less."""
 
     def __str__(self) -> str:
-        return f"{self.key}: {_shown(self.before)} → {_shown(self.after)} ({self.effect.value})"
+        told = self.effect.value if self.because is None else f"{self.effect.value}: {self.because}"
+        return f"{self.key}: {_shown(self.before)} → {_shown(self.after)} ({told})"
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,20 @@ _EFFECTS: Mapping[str, Effect] = {
 }
 """By key; any other one is taken up by the next step."""
 _APPLY: Mapping[str, Effect] = {"tombstones": Effect.FORWARD, "delete_when": Effect.REFILL}
+_BECAUSE: Mapping[str, str] = {
+    "format": "its files are of the other format",
+    "path": "it lies elsewhere",
+    "table": "it lies elsewhere",
+    "keys": "its rows are told apart by the old ones",
+    "apply.keys": "its rows are told apart by the old ones",
+    "apply.sequence_by": "its rows hold the old order",
+    "apply.history": "what is kept of a row is another thing",
+    "apply.deletes": "what is kept of a deleted row is another thing",
+    "apply.delete_when": "which changes were deletes is asked once, when they come",
+    "watermark": "which rows came late is asked once, when they come",
+    "from": "its rows are those of the old one",
+}
+"""By key: why rows that are there can't stay."""
 
 
 def plan(project: Project, records: Iterable[RelationRecord]) -> list[Planned]:
@@ -151,38 +168,66 @@ def _differences(project: Project, name: Name, definition: Relation, record: Rel
         if key == "apply" and old is not None and new is not None:
             yield from _apply_differences(old, new)
         else:
-            yield Difference(key, old, new, _effect(project, name, key, record.format, old, new))
+            effect, because = _effect(project, name, key, record.format, old, new)
+            yield Difference(key, old, new, effect, because)
 
 
 def _apply_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[Difference]:
     for key in new:
         if old.get(key, new[key]) != new[key]:
-            yield Difference(f"apply.{key}", old.get(key), new[key], _APPLY.get(key, Effect.REMAKE))
+            path, effect = f"apply.{key}", _APPLY.get(key, Effect.REMAKE)
+            because = None if effect is Effect.FORWARD else _BECAUSE.get(path)
+            yield Difference(path, old.get(key), new[key], effect, because)
 
 
-def _effect(project: Project, name: Name, key: str, format: str, old: Any, new: Any) -> Effect:
+Told = tuple[Effect, str | None]
+"""What a change asks for, and why no less."""
+
+
+def _effect(project: Project, name: Name, key: str, format: str, old: Any, new: Any) -> Told:
     if name.kind is Kind.TABLE and key in ("sql", "transform") and old is not None and new is not None:
-        return _of_query(project, name, old, new) if key == "sql" else _of_function(project, name)
-    if key == "partition_by" and FORMATS.get(format).can(Capability.EVOLVE_PARTITIONING):
-        return Effect.PARTITION
+        return _of_query(project, old, new) if key == "sql" else _of_function(project, name)
+    if key == "schema" and name.kind is Kind.TABLE and _is_linear(project, name):
+        return _of_function(project, name)
+    if key == "partition_by":
+        return _of_partitioning(name, FORMATS.get(format))
     if key == "from" and name.kind is Kind.TABLE:
-        return Effect.REFILL
-    return _EFFECTS.get(key, Effect.FORWARD)
+        return Effect.REFILL, _BECAUSE[key]
+    effect = _EFFECTS.get(key, Effect.FORWARD)
+    return effect, _BECAUSE.get(key) if effect in (Effect.REFILL, Effect.REMAKE) else None
 
 
-def _of_query(project: Project, name: Name, old: str, new: str) -> Effect:
+def _of_query(project: Project, old: str, new: str) -> Told:
     """A changed query goes on from where it is if no row that is there is touched again."""
-    added = goes_on(project, old, new)
-    if added is None:
-        return Effect.REFILL
-    return Effect.GROW if added else Effect.FORWARD
+    found = goes_on(project, old, new)
+    if found.why_not is not None:
+        return Effect.REFILL, found.why_not
+    return (Effect.GROW if found.added else Effect.FORWARD), None
 
 
-def _of_function(project: Project, name: Name) -> Effect:
+def _of_function(project: Project, name: Name) -> Told:
     """A function over changes looks at single rows: over topics, which lose none, another one may go on."""
-    reads = graph_of(project).inputs[name]
-    on_topics = name.name not in streaming_tables(project) and all(each.of.kind is Kind.TOPIC for each in reads)
-    return Effect.FORWARD if on_topics else Effect.REFILL
+    if name.name in streaming_tables(project):
+        return Effect.REFILL, "a streaming query holds state of its own"
+    changing = next((each.of for each in graph_of(project).inputs[name] if each.of.kind is not Kind.TOPIC), None)
+    if changing is not None:
+        return Effect.REFILL, f"rows of {changing} may be changed or deleted"
+    return Effect.FORWARD, None
+
+
+def _is_linear(project: Project, name: Name) -> bool:
+    """Whether a table is made by a function that runs on changes."""
+    return project.tables[name.name].transform is not None and name.name not in streaming_tables(project)
+
+
+def _of_partitioning(name: Name, format: Format) -> Told:
+    """In place where the format can; a view's own table is made beside the old one anyway."""
+    if name.kind is Kind.VIEW:
+        return Effect.REFILL, None
+    if format.can(Capability.EVOLVE_PARTITIONING):
+        return Effect.PARTITION, None
+    having = [other.title for other in FORMATS if other.can(Capability.EVOLVE_PARTITIONING)]
+    return Effect.REMAKE, f"{format.title} can't {Capability.EVOLVE_PARTITIONING.value}, {' and '.join(having)} can"
 
 
 def _default(definition: Relation, key: str) -> Any:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headwater.errors import Code, HeadwaterError, UsageError
 from headwater.flows import Ledger, flow_name
-from headwater.formats.base import Capability
+from headwater.formats.base import Address, Capability
+from headwater.formats.registry import FORMATS
 from headwater.model import Kind
-from headwater.project.graph import graph_of
+from headwater.project.graph import Input, Name, graph_of
 from headwater.project.plan import Action, Effect, Planned, plan
 from headwater.runtime.control import holding_alone
+from headwater.runtime.restoring import readers
 from headwater.spec import Table
+from headwater.state import RelationRecord
 from headwater.storage import Files
-from headwater.views.forward import carry_forward
+from headwater.views.forward import carry_forward, keep_on
 from headwater.warehouse import Warehouse
 
 
@@ -33,7 +36,7 @@ def planned(warehouse: Warehouse) -> list[dict[str, Any]]:
         {
             "relation": str(one.name),
             "action": one.action.value,
-            "why": [*one.why, *_redone(warehouse, one)],
+            "why": [*one.why, *_redone(warehouse, one), *_followed(warehouse, one)],
             "reads": [{"name": r.name, "bytes": r.bytes} for r in _readings(warehouse, one.reads)],
             "needs_apply": one.destructive,
         }
@@ -51,6 +54,30 @@ def _redone(warehouse: Warehouse, step: Planned) -> list[str]:
         for reading in _readings(warehouse, list(dict.fromkeys(inputs)))
     ]
     return [f"headwater flow rebuild {step.name} --yes would make all of its rows by it, from {', '.join(read)}"]
+
+
+def _followed(warehouse: Warehouse, step: Planned) -> list[str]:
+    """What else gets other rows when a relation is made anew."""
+    if step.action is not Action.REBUILD:
+        return []
+    inputs = graph_of(warehouse.project).inputs
+    found, waiting = list[Name](), [step.name]
+    while waiting:
+        of = waiting.pop()
+        more = [name for name in readers(warehouse, of) if name not in found]
+        driven = [name for name in more if name not in inputs or _drives(inputs[name], of)]
+        found += driven
+        waiting += driven
+    if not found:
+        return []
+    names = ", ".join(map(str, found))
+    return [f"after that {names}, made from it, {'is' if len(found) == 1 else 'are'} brought up to it or made anew too"]
+
+
+def _drives(inputs: Sequence[Input], of: Name) -> bool:
+    """Whether what changes in a relation changes who reads it; what is only looked up does not."""
+    whole = not any(each.reference.driving for each in inputs)
+    return any(each.of == of and (whole or each.reference.driving or each.reference.temporal) for each in inputs)
 
 
 def prepare(warehouse: Warehouse, flows: Collection[str], *, apply: bool) -> None:
@@ -73,7 +100,7 @@ def prepare(warehouse: Warehouse, flows: Collection[str], *, apply: bool) -> Non
 
 def _do(warehouse: Warehouse, step: Planned) -> None:
     kind, name = step.name
-    if kind is Kind.VIEW:
+    if kind is Kind.VIEW and step.action is Action.REBUILD:
         return  # its own flow sees that its query is another one
     if step.action is Action.REBUILD:
         flow = flow_name(name, kind)
@@ -91,7 +118,10 @@ def _do(warehouse: Warehouse, step: Planned) -> None:
             table.format.require(Capability.EVOLVE_PARTITIONING)
             table.repartition(wanted.after)
         definition = warehouse.definition(kind, name)
-        if isinstance(definition, Table) and (definition.sql is not None or definition.transform is not None):
+        if kind is Kind.VIEW:
+            with holding_alone(warehouse, flow_name(name, kind)):
+                keep_on(warehouse, name)
+        elif isinstance(definition, Table) and (definition.sql is not None or definition.transform is not None):
             with holding_alone(warehouse, flow_name(name, kind)):
                 carry_forward(warehouse, definition, other=step.goes_on)
         _remember(warehouse, step)
@@ -114,18 +144,21 @@ def _note_unknown(warehouse: Warehouse, flows: Collection[str]) -> None:
 
 
 def _readings(warehouse: Warehouse, names: Sequence[str]) -> list[Reading]:
-    paths: Mapping[str, str | None] = {
-        flow_name(record.name, record.kind): record.path for record in warehouse.state.relations()
-    }
-    return [Reading(name, _size(warehouse, paths.get(name))) for name in names]
+    records = {flow_name(record.name, record.kind): record for record in warehouse.state.relations()}
+    return [Reading(name, _size(warehouse, records[name]) if name in records else None) for name in names]
 
 
-def _size(warehouse: Warehouse, path: str | None) -> int | None:
-    """Of the Parquet files that lie there, those of older versions too."""
-    if path is None:
-        return None
+def _size(warehouse: Warehouse, record: RelationRecord) -> int | None:
+    """Of the files of its latest version; where only a folder tells, of the Parquet files that lie there."""
+    format, address = FORMATS.get(record.format), Address(record.path, record.table)
     try:
-        files = Files(path, warehouse.around.storage)
+        light = None if format.light is None else format.light(address, warehouse.around)
+        if light is not None and light.version() is None:
+            return None  # recorded, and not there
+        known = None if light is None else light.size()
+        if known is not None or record.path is None:
+            return known
+        files = Files(record.path, warehouse.around.storage)
         return sum(entry.bytes for entry in files.list(recursive=True) if entry.name.endswith(".parquet"))
     except HeadwaterError:
         return None

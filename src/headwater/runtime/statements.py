@@ -19,6 +19,7 @@ from headwater.runtime import tags
 from headwater.runtime.exporting import checked, explained
 from headwater.runtime.records import told
 from headwater.runtime.settings import Settings
+from headwater.sparkerrors import piece_of
 from headwater.spec import Relation, Table, Topic, View
 from headwater.sql.blame import blame, fragment, place_of
 from headwater.sql.moments import moment_of
@@ -389,6 +390,5 @@ def _named_in(error: UsageError, query: exp.Query) -> Span | None:
 
 def _context(cause: Any, text: str) -> Span | None:
     """The piece of the query that Spark's analysis is about, as far as it stands in the user's text."""
-    java = getattr(cause, "_origin", None)
-    contexts = [] if java is None else list(java.getQueryContext())
-    return fragment(str(contexts[0].fragment()), text) if contexts else None
+    piece = piece_of(cause)
+    return None if piece is None else fragment(piece, text)

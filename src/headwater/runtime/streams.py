@@ -16,6 +16,7 @@ from headwater.errors import Code, HeadwaterError, TransientError
 from headwater.flows import Epoch, Ledger, Positions, Range, StepDone, flow_name
 from headwater.formats.base import SparkTable
 from headwater.formats.feed import leave_feed
+from headwater.ingest.schemas import parse_ddl
 from headwater.model import Kind
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, streaming_tables
@@ -25,7 +26,7 @@ from headwater.sources.reading import Lag
 from headwater.sparkerrors import as_headwater_error
 from headwater.spec import Table, layout_of
 from headwater.tables.batches import Batches, CheckpointLost
-from headwater.tables.transforms import is_intact, kept_columns, started, transformed
+from headwater.tables.transforms import as_declared, is_intact, kept_columns, started, transformed
 from headwater.warehouse import Warehouse, fingerprint
 
 LOOK = 0.1
@@ -97,6 +98,7 @@ class TableQuery:
             for parameter, table in inputs.items()
         }
         result = transformed(self.function, root, frames)
+        result = as_declared(self.function, root, result, parse_ddl(self.spark, self.definition.schema_))
         self._prepare(result)
         mode = self.function.output_mode or ("update" if self.definition.keys else "append")
         return started(self.function, root, result, mode, files.spark_uri(checkpoint), take, once=once)

@@ -140,7 +140,8 @@ class Table(Relation):
     schema_: str | None = Field(
         default=None,
         alias="schema",
-        description="Columns and types of a reference table: `code string, since date`; by its values if unset.",
+        description="Columns and types, `code string, since date`: of a reference table (by its values if unset), or "
+        "those that a `transform` has to give.",
     )
     sql: str | None = Field(
         default=None, description="Query that makes it; `stream(x)` marks the inputs that drive it."
@@ -162,8 +163,11 @@ class Table(Relation):
             raise ValueError(
                 "give `sql`, `transform`, `seed`, or `from` with `apply`; a table filled by hand has `keys`"
             )
-        if self.schema_ is not None and self.seed is None and given:
-            raise ValueError("`schema` is for a table that is loaded from a file or filled by hand")
+        if self.schema_ is not None and (self.sql is not None or self.from_ is not None):
+            raise ValueError(
+                "`schema` is for a table that is loaded from a file, filled by hand or made by `transform`"
+                + ("" if self.sql is None else ": cast in the query")
+            )
         if self.apply is not None and self.keys:
             raise ValueError("with `apply` the keys stand in `apply.keys`")
         return self

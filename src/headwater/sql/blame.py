@@ -44,9 +44,10 @@ def _column(parameters: Mapping[str, str], text: str, query: exp.Query) -> Inval
 def _function(parameters: Mapping[str, str], text: str, query: exp.Query) -> InvalidSql:
     name = _parts(parameters.get("routineName") or parameters.get("name") or "")[-1]
     meant = nearest(name.lower(), [known.lower() for known in exp.FUNCTION_BY_NAME])
-    span = next((span_of(call) for call in query.find_all(exp.Anonymous) if call.name.lower() == name.lower()), None)
+    called = next((call for call in query.find_all(exp.Anonymous) if call.name.lower() == name.lower()), None)
     hint = f"did you mean '{meant}'?" if meant else None
-    return InvalidSql(f"there is no function '{name}'", text=text, span=span, hint=hint, code=Code.UNKNOWN_FUNCTION)
+    message = f"there is no function '{name if called is None else called.name}'"
+    return InvalidSql(message, text=text, span=span_of(called), hint=hint, code=Code.UNKNOWN_FUNCTION)
 
 
 def _parts(name: str) -> list[str]:

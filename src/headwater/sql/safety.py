@@ -57,7 +57,7 @@ def _require_plain(query: exp.Query, text: str) -> None:
     for node in query.walk():
         if isinstance(node, _REFUSED):
             raise _refusal("this can't be done here", text, span_of(node))
-        if isinstance(node, exp.Table) and id(node) not in known:
+        if isinstance(node, exp.Table) and id(node) not in known and not node.find_ancestor(exp.Hint):
             called = isinstance(node.this, exp.Func) and not node.db
             if not called and (node.db or node.name not in names):
                 raise _refusal("only topics, tables and views of this lake can be read here", text, span_of(node))

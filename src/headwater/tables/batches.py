@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from headwater.errors import Code, TerminalError, UsageError
 from headwater.flows import Intent, Landed, Ledger, Positions, StepDone
@@ -174,20 +174,25 @@ def _told_offset(session: SparkSession, execution: Any, source: int, text: str) 
 
 def _check_types(batch: DataFrame, table: SparkTable) -> None:
     """Values go into columns that hold all of them; a cast that may lose some is for the query to write down."""
-    jvm: Any = batch.sparkSession._jvm
-    kinds, casts = jvm.org.apache.spark.sql.types.DataType, jvm.org.apache.spark.sql.catalyst.expressions.Cast
     wanted = {f.name: f.dataType for f in table.schema().fields}
     for f in batch.schema.fields:
         type_ = wanted.get(f.name)
-        if type_ is None or type_ == f.dataType:
-            continue
-        if not casts.canUpCast(kinds.fromJson(f.dataType.json()), kinds.fromJson(type_.json())):
+        if type_ is not None and not holds(batch.sparkSession, f.dataType, type_):
             raise TerminalError(
                 Code.SCHEMA_MISMATCH,
                 f"column '{f.name}' of {table.address} is {type_.simpleString()}, and the batch gives "
                 f"{f.dataType.simpleString()}",
                 hint="cast it in the query",
             )
+
+
+def holds(spark: SparkSession, given: DataType, wanted: DataType) -> bool:
+    """Whether a type has room for every value of another."""
+    if given == wanted:
+        return True
+    jvm: Any = spark._jvm
+    kinds, casts = jvm.org.apache.spark.sql.types.DataType, jvm.org.apache.spark.sql.catalyst.expressions.Cast
+    return bool(casts.canUpCast(kinds.fromJson(given.json()), kinds.fromJson(wanted.json())))
 
 
 def _follows(last: Intent, number: int, end: Positions) -> bool:

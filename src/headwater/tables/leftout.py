@@ -17,8 +17,9 @@ from headwater.changes.following import States
 from headwater.changes.operator import Moment
 from headwater.changes.run import FEW, collected
 from headwater.formats.frames import column
+from headwater.formats.near import Near
+from headwater.handover import gathered, local_frame
 from headwater.model import WEIGHT
-from headwater.session import gathered, local_frame
 from headwater.sources.decoding.base import POSITION
 from headwater.storage import Files
 
@@ -101,7 +102,16 @@ class InTime:
     step: int
 
     def rows(self, source: str, at: Moment) -> DataFrame:
-        df, label = self.states.rows(source, at), self.states.relations[source].label
+        return self._in_time(self.states.rows(source, at), source, at)
+
+    def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
+        label = self.states.relations[source].label
+        wanted = near.showing(POSITION, self.times[label]) if label in self.times else near
+        found = self.states.near(source, at, wanted)
+        return None if found is None else self._in_time(found, source, at)
+
+    def _in_time(self, df: DataFrame, source: str, at: Moment) -> DataFrame:
+        label = self.states.relations[source].label
         if label not in self.times:
             return df
         left_out = left_out_before(self.step) if at is Moment.OLD else left_out_after(self.step)

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from headwater.errors import Code, UsageError, Where, did_you_mean
 from headwater.formats.frames import column
-from headwater.session import local_frame
+from headwater.handover import local_frame
 
 ENDINGS = (".csv", ".json", ".ndjson", ".jsonl", ".parquet")
 _LEADING_ZERO = re.compile(r"[+-]?0\d")

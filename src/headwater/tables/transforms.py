@@ -16,11 +16,13 @@ from pyspark.sql.types import StructType
 from headwater.decorators import Registered
 from headwater.errors import Code, HeadwaterError, TerminalError, Where, did_you_mean
 from headwater.flows import Intent
+from headwater.formats.frames import column
 from headwater.model import DELETED
 from headwater.project.code import shown
 from headwater.project.transforms import line_of
 from headwater.sparkerrors import reason, without_plan
 from headwater.storage import Files
+from headwater.tables.batches import holds
 
 TICK = "1 second"
 """How often a query that goes on looks at its inputs."""
@@ -58,6 +60,31 @@ def kept_columns(function: Registered, root: Path, result: DataFrame, keys: tupl
     return StructType([f for f in result.schema.fields if not (keys and f.name == DELETED)])
 
 
+def as_declared(function: Registered, root: Path, result: DataFrame, declared: StructType | None) -> DataFrame:
+    """The columns that the table's `schema` declares, of its types and in its order; TRANSFORM_FAILED where the
+    function gives others, or values that may not fit. DELETED is no column."""
+    if declared is None:
+        return result
+    line = line_of(function, root)
+    given = {f.name.lower(): f for f in result.schema.fields}
+    wanted = {f.name.lower() for f in declared.fields}
+    for f in declared.fields:
+        found = given.get(f.name.lower())
+        if found is None:
+            hint = did_you_mean(f.name, result.columns)
+            raise _failed(function, f"it gives no column '{f.name}', which `schema` declares", line, hint)
+        if not holds(result.sparkSession, found.dataType, f.dataType):
+            told, type_ = found.dataType.simpleString(), f.dataType.simpleString()
+            why = f"column '{f.name}' is {told}, and `schema` declares {type_}"
+            raise _failed(function, why, line, f"cast it in the function: col('{found.name}').cast('{type_}')")
+    more = next((f.name for name, f in given.items() if name not in wanted and f.name != DELETED), None)
+    if more is not None:
+        hint = did_you_mean(more, declared.names)
+        raise _failed(function, f"it gives a column '{more}', and `schema` declares none of that name", line, hint)
+    columns = [column(f.name).cast(f.dataType).alias(f.name) for f in declared.fields]
+    return result.select(*columns, *([column(DELETED)] if DELETED in result.columns else []))
+
+
 def started(
     function: Registered,
     root: Path,
@@ -73,8 +100,8 @@ def started(
     try:
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=TICK)).start()
     except AnalysisException as error:
-        hint = "the decorator's output_mode sets `append` or `update`" if "output mode" in str(error) else None
-        raise _failed(function, without_plan(reason(error)), line_of(function, root), hint) from error
+        told = without_plan(reason(error))
+        raise _failed(function, told, line_of(function, root), _cure(told)) from error
 
 
 def is_intact(files: Files, checkpoint: str, last: Intent) -> bool:
@@ -85,6 +112,12 @@ def is_intact(files: Files, checkpoint: str, last: Intent) -> bool:
     except ValueError:
         return False
     return query == last.end["query"] and files.exists(f"{checkpoint}/offsets/{last.step}")
+
+
+def _cure(told: str) -> str | None:
+    if "watermark" in told:
+        return "give it one in the function: df.withWatermark(column, delay); or, with keys, output_mode='update'"
+    return "the decorator's output_mode sets `append` or `update`" if "output mode" in told else None
 
 
 def _own_line(function: Registered, error: Exception, root: Path) -> Where:

@@ -82,11 +82,10 @@ class VersionsInput:
             unsure = table.appending(known.version, versions) < len(versions)
             if unsure and not self._relation.change(known, end).where(column(WEIGHT) < 0).isEmpty():
                 self._again(f"rows of {self._label} were taken away or changed")
-        rows = self.read(start, range.end)
-        shape = shape_of(self._rules, rows.schema, self._place)
+        shape = shape_of(self._rules, self._relation.schema(end), self._place)
         if not shape.captured:
             return range.end
-        found = collected(truncations_of(rows, shape))
+        found = collected(truncations_of(self.read(start, range.end), shape))
         check_ordered(found, self._definition.name, self._rules.sequence_by, self._place)
         told = [one.to_json() for one in [*remembered(start), *found]]
         return {**range.end, **({TRUNCATED: told} if told else {})}

@@ -17,7 +17,9 @@ from headwater.formats.frames import column
 from headwater.model import DELETED
 from headwater.tables.apply.shape import GONE, GONE_AT, SENT, SEQUENCE, TIE, UNSENT, Shape, order
 
+COUNT, UNORDERED = "_hw_changes", "_hw_unordered"
 _IS_STORED = "stored"
+_NEWEST = "_hw_newest"
 
 
 def latest(changes: DataFrame, stored: DataFrame | None, shape: Shape, now: datetime) -> DataFrame:
@@ -28,6 +30,17 @@ def latest(changes: DataFrame, stored: DataFrame | None, shape: Shape, now: date
     return rows.withColumn(DELETED, column(GONE_AT).isNotNull())
 
 
+def newest_of(changes: DataFrame, shape: Shape, now: datetime) -> DataFrame:
+    """The newest change of each key as it is stored, for a table that compares it with the stored row itself.
+
+    COUNT is summed up by key; UNORDERED is how many of its changes had no order.
+    """
+    counts = F.sum(column(COUNT)).alias(COUNT), F.count_if(column(SEQUENCE).isNull()).alias(UNORDERED)
+    newest = _newest(changes, shape, *counts)
+    rows = newest.select(*_stored(shape, now), column(COUNT), column(UNORDERED))
+    return rows if shape.rules.tombstones else rows.withColumn(DELETED, column(GONE_AT).isNotNull())
+
+
 def expired(stored: DataFrame, shape: Shape, now: datetime) -> DataFrame:
     """Deletes that need not be remembered any more."""
     old = stored.where(column(GONE_AT) < F.lit(now - shape.rules.tombstones))
@@ -36,16 +49,24 @@ def expired(stored: DataFrame, shape: Shape, now: datetime) -> DataFrame:
 
 def _by_row(changes: DataFrame, stored: DataFrame | None, shape: Shape, now: datetime) -> DataFrame:
     """The newest change of each key, where it is newer than what is stored."""
-    whole = F.struct(*map(column, shape.values), column(SEQUENCE), column(TIE), column(GONE))
-    newest = changes.groupBy(*map(column, shape.keys)).agg(F.max_by(whole, order()).alias("newest"))
-    newest = newest.select(*map(column, shape.keys), "newest.*")
+    newest = _newest(changes, shape)
     if stored is not None:
         known = stored.select(*map(column, shape.keys), order().alias("known"))
         newest = newest.join(known, list(shape.keys), "left").where(
             F.col("known").isNull() | (order() > F.col("known"))
         )
+    return newest.select(*_stored(shape, now))
+
+
+def _newest(changes: DataFrame, shape: Shape, *counts: Column) -> DataFrame:
+    whole = F.struct(*map(column, shape.values), column(SEQUENCE), column(TIE), column(GONE))
+    newest = changes.groupBy(*map(column, shape.keys)).agg(F.max_by(whole, order()).alias(_NEWEST), *counts)
+    return newest.select(*(column(name) for name in newest.columns if name != _NEWEST), f"{_NEWEST}.*")
+
+
+def _stored(shape: Shape, now: datetime) -> list[Column]:
     gone_at = F.when(column(GONE), F.lit(now)).cast("timestamp").alias(GONE_AT)
-    return newest.select(*map(column, (*shape.columns.names, SEQUENCE, TIE)), gone_at)
+    return [*map(column, (*shape.columns.names, SEQUENCE, TIE)), gone_at]
 
 
 def _by_column(changes: DataFrame, stored: DataFrame | None, shape: Shape, now: datetime) -> DataFrame:

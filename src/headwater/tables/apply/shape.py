@@ -85,6 +85,11 @@ class Shape:
         return self.soft or (self.captured and UNCHANGED in self.topic.names)
 
     @property
+    def by_row(self) -> bool:
+        """Whether the newest change of a key says all there is to know of it."""
+        return not self.history and not self.by_column
+
+    @property
     def sequence(self) -> DataType:
         found = self.columns if self.rules.sequence_by in self.columns.names else self.topic
         return found[self.rules.sequence_by].dataType

@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from datetime import datetime
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from headwater.tables.apply.history import history
-from headwater.tables.apply.latest import latest
+from headwater.tables.apply.latest import COUNT, latest, newest_of
 from headwater.tables.apply.moves import with_moved_values
 from headwater.tables.apply.shape import Shape
 from headwater.tables.apply.truncation import Truncation, deletes
@@ -36,3 +37,15 @@ def rows_to_write(
         told = truncations if shape.history else truncations[-1:]
         changes = changes.unionByName(deletes(changes, stored, shape, told))
     return history(changes, stored, shape) if shape.history else latest(changes, stored, shape, now)
+
+
+def rows_to_compare(
+    changes: DataFrame, shape: Shape, *, now: datetime, truncations: Sequence[Truncation] = ()
+) -> DataFrame:
+    """As a table takes them that leaves what is newer: of each key the newest row, how many changes it stands for
+    (COUNT), and how many of them nobody could order (UNORDERED). All `truncations` are known to the stored rows.
+    """
+    changes = changes.withColumn(COUNT, F.lit(1))
+    if truncations:
+        changes = changes.unionByName(deletes(changes, None, shape, truncations[-1:]).withColumn(COUNT, F.lit(0)))
+    return newest_of(changes, shape, now)

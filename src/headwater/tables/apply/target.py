@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater.changes.keys import keys_of, narrowed
@@ -15,13 +16,15 @@ from headwater.errors import Code, TerminalError
 from headwater.flows import Intent, Landed
 from headwater.formats.base import SparkTable
 from headwater.formats.frames import column
+from headwater.formats.merging import STORED_ROW, Merging
 from headwater.model import DELETED, Mark, Version
 from headwater.spec import Layout, Table
 from headwater.tables.apply.changes import changes_of
-from headwater.tables.apply.latest import expired
+from headwater.tables.apply.latest import COUNT, UNORDERED, expired
 from headwater.tables.apply.moves import is_open
-from headwater.tables.apply.shape import GONE_AT, SEQUENCE, Place, Shape, shape_of
-from headwater.tables.apply.step import rows_to_write
+from headwater.tables.apply.shape import FROM, GONE_AT, SEQUENCE, TIE, Place, Shape, shape_of
+from headwater.tables.apply.spans import spans
+from headwater.tables.apply.step import rows_to_compare, rows_to_write
 from headwater.tables.apply.truncation import Truncation, remembered
 
 SWEEPS = 10
@@ -57,31 +60,30 @@ class ApplyTarget:
 
     def commit(self, df: DataFrame, intent: Intent, mark: Mark) -> Landed:
         shape = self._room(df)
+        changes = changes_of(df, shape, self._place)
         with ExitStack() as held:
-            changes = changes_of(df, shape, self._place).persist()
-            held.callback(changes.unpersist)
-            count, moved = self._counted(changes, shape)
-            known, every = remembered(intent.start), remembered(intent.end)
-            rows = rows_to_write(
-                changes,
-                self._touched(changes, shape, whole=len(every) > len(known)),
-                shape,
-                held,
-                now=intent.written_at,
-                truncations=every,
-                moved=moved,
-            )
-            # A MERGE reads its source more than once.
-            rows = self._swept_of(rows, shape, intent.written_at).persist()
-            held.callback(rows.unpersist)
+            ready = self._ready(changes, shape, intent, held)
+            among = spans(ready.rows, shape.keys, ready.count, STORED_ROW) if self._table.merges else None
             self._guard()
-            version = self._table.upsert(rows, mark)
-        return Landed(version, count)
+            known = Merging(ready.newer_by, among, no_nulls=True, persisted=True)
+            version = self._table.upsert(ready.rows, mark, known=known)
+        return Landed(version, ready.count)
+
+    def _ready(self, changes: DataFrame, shape: Shape, intent: Intent, held: ExitStack) -> _Ready:
+        known, every = remembered(intent.start), remembered(intent.end)
+        now, sweeps = intent.written_at, not shape.history and not shape.soft and self._is_due(intent.written_at)
+        if self._table.merges and shape.by_row and not sweeps and len(every) == len(known):
+            rows = _held(rows_to_compare(changes, shape, now=now, truncations=every), held)
+            count, _ = self._counted(rows, shape, column(COUNT), column(UNORDERED))
+            return _Ready(rows.drop(COUNT, UNORDERED), count, newer_by=(SEQUENCE, TIE))
+        changes = _held(changes, held)
+        count, moved = self._counted(changes, shape, F.lit(1), column(SEQUENCE).isNull().cast("int"))
+        touched = self._touched(changes, shape, whole=len(every) > len(known))
+        rows = rows_to_write(changes, touched, shape, held, now=now, truncations=every, moved=moved)
+        return _Ready(_held(self._swept_of(rows, shape, now) if sweeps else rows, held), count)
 
     def _swept_of(self, rows: DataFrame, shape: Shape, now: datetime) -> DataFrame:
         """With the deletes that need not be remembered any more."""
-        if shape.history or shape.soft or not self._is_due(now):
-            return rows
         old = expired(self._table.read(), shape, now)
         old = old.join(rows.select(*map(column, shape.keys)), list(shape.keys), "left_anti")
         return rows.withColumn(DELETED, F.lit(False)).unionByName(old)
@@ -115,17 +117,16 @@ class ApplyTarget:
             return None
         return stored if whole else narrowed(stored, keys_of([(changes, shape.keys)], shape.keys))
 
-    def _counted(self, changes: DataFrame, shape: Shape) -> tuple[int, bool]:
-        """How many changes there are, and whether values move between keys; refused where one has no key or order."""
+    def _counted(self, rows: DataFrame, shape: Shape, each: Column, unordered_: Column) -> tuple[int, bool]:
+        """How many changes there are, and whether values move between keys; refused where one has no key or order.
+
+        `each` is how many changes a row stands for, `unordered_` how many of them have no order.
+        """
         no_key = reduce(lambda a, b: a | b, (column(key).isNull() for key in shape.keys))
-        found = changes.agg(
-            F.count("*"),
-            F.count_if(no_key),
-            F.count_if(column(SEQUENCE).isNull()),
-            F.count_if(is_open()) if shape.captured else F.lit(0),
-        ).first()
+        moved = F.count_if(is_open()) if FROM in rows.columns and shape.captured else F.lit(0)
+        found = rows.agg(F.sum(each), F.sum(F.when(no_key, each)), F.sum(unordered_), moved).first()
         assert found is not None
-        count, without_key, without_order, moved = found
+        count, without_key, without_order, moves = (int(one or 0) for one in found)
         if without_key:
             raise TerminalError(
                 Code.NULL_KEY,
@@ -135,7 +136,23 @@ class ApplyTarget:
             )
         if without_order:
             raise unordered(self._name, without_order, self._rules.sequence_by, self._place)
-        return int(count), bool(moved)
+        return count, bool(moves)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """The rows to write, held; of how many changes they are made, and by what the table has to compare them itself."""
+
+    rows: DataFrame
+    count: int
+    newer_by: tuple[str, ...] = ()
+
+
+def _held(df: DataFrame, held: ExitStack) -> DataFrame:
+    """Worked out once: it is counted, its keys are looked at, and a MERGE reads it more than once."""
+    df = df.persist()
+    held.callback(df.unpersist)
+    return df
 
 
 def unordered(table: str, count: int, by: str, place: Place) -> TerminalError:
