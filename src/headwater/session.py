@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakKeyDictionary
 
 from headwater import connectors
 from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
 from headwater.extras import require_python
 from headwater.java import find_java
+from headwater.jvm import end, launched
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 EXTENSIONS = "spark.sql.extensions"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -43,8 +40,10 @@ TIME = {
 _STOPPING = "10s"
 """How long a streaming query may take to end its batch when Spark is stopped."""
 
+_BETWEEN = "\0"
+"""Stands between texts that the JVM tells in one go; none of them holds it."""
+
 _opening = threading.RLock()
-_lying: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -162,13 +161,17 @@ def close_session(spark: SparkSession) -> None:
 def fork(spark: SparkSession) -> SparkSession:
     """Another session of the same Spark, with the same settings: what is set in one does not show in the other."""
     child = spark.newSession()
-    settings_of = spark._jvm.scala.collection.JavaConverters.mapAsJavaMap  # type: ignore[union-attr]
-    parent = dict(settings_of(spark._jsparkSession.conf().getAll()))
-    begun = dict(settings_of(child._jsparkSession.conf().getAll()))
-    for key, value in parent.items():
+    begun = texts(child._jsparkSession.conf().getAll())
+    for key, value in texts(spark._jsparkSession.conf().getAll()).items():
         if begun.get(key) != value:
             child.conf.set(key, value)
     return child
+
+
+def texts(found: Any) -> dict[str, str]:
+    """A map of texts in one answer of the JVM, which would be asked for each of them otherwise."""
+    told = found.mkString(_BETWEEN)
+    return {key: text for key, _, text in (one.partition(" -> ") for one in told.split(_BETWEEN))} if told else {}
 
 
 def activate(spark: SparkSession) -> None:
@@ -221,6 +224,8 @@ def _embedded(spark: SparkSettings, home: Path) -> dict[str, str]:
         "spark.default.parallelism": cores,
         "spark.sql.shuffle.partitions": cores,
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
+        # More than this of our own rows is no part of a plan: the optimizer would go through it again and again.
+        "spark.sql.execution.arrow.localRelationThreshold": "2m",
         "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
         # A runner lives for months: remember the last jobs, not the last thousand.
         "spark.ui.retainedJobs": "50",
@@ -264,8 +269,9 @@ def _start(name: str, needs: SessionNeeds, spark: SparkSettings, jars: list[Path
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
+
+    from headwater.java_names import Names
 
     _end_gateway()
     conf = SparkConf(loadDefaults=False).setAll(list(settings(name, needs, spark, jars, home).items()))
@@ -273,8 +279,9 @@ def _start(name: str, needs: SessionNeeds, spark: SparkSettings, jars: list[Path
     try:
         said.parent.mkdir(parents=True, exist_ok=True)
         with _environment(spark.master, jars), said.open("wb") as output:
-            streams = {"stdout": output, "stderr": output}
-            SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen_kwargs=streams), conf=conf)
+            gateway = launched(conf, output)
+            gateway.jvm = Names(gateway.jvm)
+            SparkContext._ensure_initialized(gateway=gateway, conf=conf)
             session = SparkSession(SparkContext(conf=conf))
             # Spark reads most settings on first use: a bad one should fail here.
             session._jsparkSession.sessionState()
@@ -349,17 +356,7 @@ def _end_gateway() -> None:
         return
     SparkContext._gateway = None
     SparkContext._jvm = None
-    with suppress(Exception):  # py4j raises whatever it met; the process is ended in any case
-        gateway._gateway_client.shutdown_gateway()
-    if gateway.proc is not None:
-        # Before the connections: it closes its ends of them, and whoever still reads from one lets go of it.
-        gateway.proc.stdin.close()
-        try:
-            gateway.proc.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            gateway.proc.kill()
-            gateway.proc.wait()
-    gateway.shutdown_callback_server()
+    end(gateway)
 
 
 def _join(needs: SessionNeeds, chosen: Mapping[str, str], jars: list[Path]) -> SparkSession:
@@ -387,37 +384,3 @@ def _join(needs: SessionNeeds, chosen: Mapping[str, str], jars: list[Path]) -> S
             hint="stop it first, or open the lake before it",
         )
     return session
-
-
-def gathered(frame: DataFrame) -> pa.Table:
-    """All rows of a frame, in this process: the way back of `local_frame`."""
-    import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    known = lying(frame)
-    if known is not None:
-        return known
-    batches = frame._collect_as_arrow()
-    return pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()
-
-
-def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """A few rows of this process as a frame that lies in the JVM, without a Python worker."""
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
-    with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
-        with pa.ipc.new_stream(file.name, rows.schema) as writer:
-            writer.write_table(rows)
-        jvm: Any = spark._jvm
-        batches = jvm.PythonSQLUtils.readArrowStreamFromFile(file.name)
-        frame = DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, schema.json(), spark._jsparkSession), spark)
-    _lying[frame] = rows
-    return frame
-
-
-def lying(frame: DataFrame) -> pa.Table | None:
-    """The rows of a frame that `local_frame` made, without asking Spark; None of any other."""
-    return _lying.get(frame)

@@ -16,9 +16,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from headwater.changes.operator import Moment
+from headwater.formats.near import Near
+from headwater.handover import local_frame
 from headwater.ingest.schemas import parse_ddl
 from headwater.model import WEIGHT
-from headwater.session import local_frame
 
 Row = tuple[Any, ...]
 
@@ -84,21 +85,24 @@ class Shop:
 class States:
     """The sources of a test: two states of the shop, and the change between them."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        old: dict[str, list[Row]],
-        new: dict[str, list[Row]],
-        change: dict[str, tuple[list[Row], list[Row]]],
-    ) -> None:
-        self._frames = {
-            Moment.OLD: {name: frame(spark, name, rows) for name, rows in old.items()},
-            Moment.NEW: {name: frame(spark, name, rows) for name, rows in new.items()},
-        }
-        self._changes = {name: _signed(spark, name, came, went) for name, (came, went) in change.items()}
+    def __init__(self, spark: SparkSession, tables: dict[str, list[Row]], before: States | None = None) -> None:
+        new = {name: frame(spark, name, rows) for name, rows in tables.items()}
+        old: dict[str, DataFrame] = new if before is None else before._frames[Moment.NEW]
+        self._spark = spark
+        self._frames: dict[Moment, dict[str, DataFrame]] = {Moment.OLD: old, Moment.NEW: {**old, **new}}
+        self._changes: dict[str, DataFrame] = {}
+
+    def after(self, shop: Shop, change: dict[str, tuple[list[Row], list[Row]]]) -> States:
+        """From the new state of these to the shop as it is now."""
+        found = States(self._spark, {name: shop.tables[name] for name in change}, self)
+        found._changes = {name: _signed(self._spark, name, came, went) for name, (came, went) in change.items()}
+        return found
 
     def rows(self, source: str, at: Moment) -> DataFrame:
         return self._frames[at][source]
+
+    def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
+        return None
 
     def new(self, source: str) -> DataFrame:
         return self._frames[Moment.NEW][source]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from headwater.changes.run import Run
 from headwater.formats.frames import column
 from headwater.model import DELETED
 from headwater.sql.references import parse_query
-from tests.changes.lab import SCHEMAS, Shop, States, as_text, frame_of
+from tests.changes.lab import SCHEMAS, Shop, States, as_text, frame, frame_of
 from tests.changes.shapes import SHAPES
 
 CYCLES = 2
@@ -30,11 +30,19 @@ def quick(spark: SparkSession) -> SparkSession:
     """A session with the shop's tables, empty."""
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
-    session.conf.set("spark.sql.codegen.wholeStage", "false")  # many plans over a few rows: nothing is worth compiling
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    for name, schema in SCHEMAS.items():
-        session.createDataFrame([], schema).createOrReplaceTempView(name)
+    show_nothing(session)
     return session
+
+
+@cache
+def empty(spark: SparkSession, name: str) -> DataFrame:
+    return frame(spark, name, [])
+
+
+def show_nothing(spark: SparkSession) -> None:
+    """Operators are given their rows: what the names stand for in the session is not looked at."""
+    for name in SCHEMAS:
+        empty(spark, name).createOrReplaceTempView(name)
 
 
 class Stored:
@@ -76,13 +84,12 @@ def test_what_is_stored_is_the_result(quick: SparkSession, seed: int, shape: str
     query = incremental(quick, SHAPES[shape], list(SCHEMAS))
     way = kept(quick, query)
     shop = Shop(seed + sum(map(ord, shape)))
-    first = copy.deepcopy(shop.tables)
-    with Run(States(quick, first, first, {})) as run:
+    states = States(quick, shop.tables)
+    with Run(states) as run:
         stored = Stored(way, way.whole(run))
     for _ in range(CYCLES):
-        old = copy.deepcopy(shop.tables)
         change = shop.change()
-        states = States(quick, old, shop.tables, change)
+        states = states.after(shop, change)
         with Run(states) as run:
             update = way.update(run, stored.of(quick))
             if update is not None:
@@ -95,8 +102,7 @@ def answered(spark: SparkSession, sql: str, states: States) -> Counter[str]:
     for name in SCHEMAS:
         states.new(name).createOrReplaceTempView(name)
     found = as_text(spark.sql(parse_query(sql).sql(dialect="spark")))  # as the lake's own front sends it
-    for name, schema in SCHEMAS.items():
-        spark.createDataFrame([], schema).createOrReplaceTempView(name)
+    show_nothing(spark)
     return found
 
 

@@ -11,8 +11,8 @@ from pyspark.sql.types import StringType, StructType
 
 from headwater import Lake
 from headwater.formats.base import SparkTable
+from headwater.handover import local_frame
 from headwater.model import DELETED, Kind
-from headwater.session import local_frame
 from headwater.spec import Layout
 from headwater.warehouse import Warehouse
 from tests.changes.lab import SCHEMAS, Row, Shop, arrow_of, schema_of

@@ -14,8 +14,9 @@ from headwater.changes.operator import Moment
 from headwater.changes.query import incremental
 from headwater.changes.run import Run
 from headwater.changes.translation.refusal import NotIncremental
+from headwater.formats.near import Near
+from headwater.handover import local_frame
 from headwater.model import WEIGHT
-from headwater.session import local_frame
 from headwater.sql.references import parse_query
 from headwater.views.presenting import presented
 from tests.changes.lab import as_text
@@ -32,6 +33,9 @@ class _States:
 
     def rows(self, source: str, at: Moment) -> DataFrame:
         return self._frames[at][source]
+
+    def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
+        return None
 
     def change(self, source: str) -> DataFrame | None:
         return self._changes.get(source)

@@ -15,10 +15,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headwater import Lake
 from headwater.errors import Code, UsageError
 from headwater.formats.base import SparkTable
+from headwater.handover import local_frame
 from headwater.model import DELETED, Kind
 from headwater.runtime.viewing import create_view, refresh_view, verify_view
-from headwater.session import local_frame
 from headwater.spec import Layout, Refresh
+from headwater.sql.references import parse_query, references
 from headwater.views.records import Refreshed
 from headwater.warehouse import Warehouse
 
@@ -64,7 +65,12 @@ class Workload:
     """Views that are computed anew at every refresh, and why."""
 
     @staticmethod
-    def open(root: Path, tables: Mapping[str, pa.Table], keys: Mapping[str, Sequence[str]]) -> Workload:
+    def open(
+        root: Path, tables: Mapping[str, pa.Table], keys: Mapping[str, Sequence[str]], views: Mapping[str, str]
+    ) -> Workload:
+        """A lake with the tables that some views read."""
+        read = {one.name for sql in views.values() for one in references(parse_query(sql))}
+        tables = {name: rows for name, rows in tables.items() if name in read}
         told = "".join(f"  {name}: {{keys: [{', '.join(keys[name])}]}}\n" for name in tables)
         root.mkdir(parents=True, exist_ok=True)
         (root / "headwater.yml").write_text(f"name: workload\nformat: delta\ntables:\n{told}", encoding="utf-8")
@@ -97,7 +103,7 @@ class Workload:
     def write(self, changes: Changes) -> None:
         """Bring a change into the tables, one commit each."""
         for name, (came, went) in changes.items():
-            if not came and not went:
+            if name not in self.schemas or not (came or went):
                 continue
             rows = pa.Table.from_pylist([*came, *went], schema=self.schemas[name])
             flags = pa.array([False] * len(came) + [True] * len(went))

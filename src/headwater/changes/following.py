@@ -8,19 +8,24 @@ from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructType
 from sqlglot import exp
 
 from headwater.changes.operator import Moment
 from headwater.errors import Code, HeadwaterError, TerminalError
-from headwater.formats.base import Capability, SparkTable
+from headwater.formats.base import Capability, LightTable, SparkTable
 from headwater.formats.frames import column
+from headwater.formats.near import Near
+from headwater.handover import local_frame, lying
 from headwater.model import WEIGHT, At, Commit, Kind, Version
 from headwater.warehouse import Warehouse, quoted_column, shown, unordered
 
 Positions = Mapping[str, Any]
 """By a relation's name, `topics.orders`: the version read and when it was made."""
 
+LIGHT_BYTES = 64 << 20
+"""A look-up or a change that reads no more than this is made in this process, where the format can."""
+LIGHT_ROWS = 500_000
 _STARTED_OVER = ("RESTORE", "ROLLBACK", "CREATE OR REPLACE TABLE", "REPLACE TABLE")
 
 
@@ -98,6 +103,19 @@ class Relation:
             stored = self.table.read(place.version)
         return stored if self.shown is None else shown(stored, self.shown)
 
+    def near(self, place: Place, near: Near) -> DataFrame | None:
+        """A few rows, looked up without Spark; None where Spark is to be asked."""
+        light, query = self._light, None if self.shown is None else unordered(self.shown)
+        if light is None or place.version is None or (query is not None and _is_cut_off(query)):
+            return None
+        if query is not None:
+            near = near.showing(*(one.name for one in query.find_all(exp.Column)))
+        found = light.some(place.version, near, LIGHT_BYTES)
+        if found is None or found.num_rows > LIGHT_ROWS:
+            return None
+        stored = local_frame(self.spark, found)
+        return stored if query is None else shown(stored, query.sql(dialect="spark"))
+
     def schema(self, place: Place) -> StructType:
         """Its columns; where it is now they are known without reading it."""
         if self.shown is None and (place.version is None or place.version == self.table.version()):
@@ -107,8 +125,22 @@ class Relation:
     def change(self, start: Place, end: Place) -> DataFrame:
         """What leads from one version to another, with WEIGHT."""
         assert end.version is not None
-        found = self.table.changes(start.version, end.version)
+        found = self._few_changes(start, end)
+        if found is None:
+            found = self.table.changes(start.version, end.version)
         return found if self.shown is None else shown(found, _of_changes(self.shown).sql(dialect="spark"))
+
+    def _few_changes(self, start: Place, end: Place) -> DataFrame | None:
+        light = self._light
+        if light is None or start.version is None or end.version is None:
+            return None
+        found = light.changes(start.version, end.version, LIGHT_BYTES)
+        return None if found is None or found.num_rows > LIGHT_ROWS else local_frame(self.spark, found)
+
+    @property
+    def _light(self) -> LightTable | None:
+        make = self.table.format.light
+        return None if make is None else make(self.table.address, self.table.around)
 
     def broken(self, start: Place, end: Place) -> str | None:
         """Why the change from `start` can't be followed, in words; None if it can."""
@@ -122,7 +154,7 @@ class Relation:
             return f"{self.label} has been rebuilt or its version {start.version} was expired"
         if self._place(start.version) != start:
             return f"{self.label} was dropped and made again"
-        if self.shown is not None and _of_changes(self.shown).args.get("limit") is not None:
+        if self.shown is not None and _is_cut_off(unordered(self.shown)):
             return f"{self.label} is cut off by LIMIT: what comes in and falls out is not recorded"
         if not self.table.format.can(Capability.CHANGES):
             return self.table.format.refusal(Capability.CHANGES)
@@ -156,6 +188,10 @@ def _of_changes(shown: str) -> exp.Select:
     return unordered(shown).select(quoted_column(WEIGHT))
 
 
+def _is_cut_off(query: exp.Select) -> bool:
+    return any(query.args.get(name) is not None for name in ("limit", "offset"))
+
+
 def relation_of(warehouse: Warehouse, kind: Kind, name: str, spark: SparkSession, at: At | None = None) -> Relation:
     """A relation that is known, whether it has data or not."""
     if name not in warehouse.names(kind):
@@ -175,13 +211,20 @@ class States:
     _rows: dict[tuple[str, Place], DataFrame] = field(default_factory=dict)
 
     def rows(self, source: str, at: Moment) -> DataFrame:
-        relation = self.relations[source]
-        places = self.start if at is Moment.OLD else self.end
-        place = places.get(relation.label) or self.end[relation.label]
+        relation, place = self._at(source, at)
         key = (source, place)
         if key not in self._rows:
             self._rows[key] = relation.rows(place)
         return self._rows[key]
+
+    def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
+        relation, place = self._at(source, at)
+        return relation.near(place, near)
+
+    def _at(self, source: str, at: Moment) -> tuple[Relation, Place]:
+        relation = self.relations[source]
+        places = self.start if at is Moment.OLD else self.end
+        return relation, places.get(relation.label) or self.end[relation.label]
 
     def change(self, source: str) -> DataFrame | None:
         relation = self.relations[source]
@@ -190,6 +233,8 @@ class States:
 
 
 def _weighted(df: DataFrame) -> DataFrame:
+    if lying(df) is not None and df.schema[WEIGHT].dataType == LongType():
+        return df
     names = [name for name in df.columns if name != WEIGHT]
     return df.select(*map(column, names), column(WEIGHT).cast("bigint").alias(WEIGHT))
 

@@ -13,6 +13,7 @@ from headwater.changes.keys import Keys, keys_of, narrowed
 from headwater.changes.operator import Moment, Operator, Strategy, shown
 from headwater.changes.run import Run, signed
 from headwater.formats.frames import column
+from headwater.handover import beside
 from headwater.model import WEIGHT
 
 
@@ -149,6 +150,8 @@ class Join(Operator):
             on = same if on is None else on & same
         if self._condition is not None:
             on = F.expr(self._condition) if on is None else on & F.expr(self._condition)
+        if self._pairs:
+            left, right = beside(left, right)
         if on is None and self.kind is JoinKind.INNER:
             df = left.crossJoin(right)
         else:

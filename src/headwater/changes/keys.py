@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,14 +26,14 @@ from pyspark.sql.types import (
 )
 
 from headwater.formats.frames import column, quoted
-from headwater.session import local_frame, lying
+from headwater.formats.near import Near, ranges
+from headwater.handover import local_frame, lying
 
 FEW = 10_000
 """Up to so many keys are known here, and narrow a scan so that files can be pruned."""
 LISTED = 100
 """Up to so many are sent one by one. Of more a scan is told the ranges in which they lie: planning a list of thousands
 takes longer than reading what it would have spared."""
-RANGES = 32
 _PLAIN = re.compile(r"[A-Za-z0-9_ .:@/-]*")
 _EXACT = (IntegralType, StringType, DateType, DecimalType, BooleanType)
 
@@ -49,6 +47,13 @@ class Keys:
     """One row a key, in columns of the same names."""
     few: tuple[tuple[Any, ...], ...] | None = None
     """The keys themselves, if they are few and of types that can be written as literals; instants as microseconds."""
+
+    def near(self, names: Mapping[str, str]) -> Near | None:
+        """What is to be looked up in a source that has these columns by other names; None where the keys are many."""
+        if self.few is None:
+            return None
+        values = {names[name]: tuple(key[at] for key in self.few) for at, name in enumerate(self.columns)}
+        return Near(values, tuple(dict.fromkeys(names.values())))
 
     def under(self, names: Mapping[str, str]) -> Keys | None:
         """The keys by other names; those of the columns that have one. None if none has."""
@@ -119,6 +124,11 @@ def narrowed(df: DataFrame, keys: Keys) -> DataFrame:
             df = df.where(_among(name, df.schema[name].dataType, [key[at] for key in keys.few]))
         if len(keys.columns) == 1 and len(keys.few) <= LISTED:
             return df
+    return having(df, keys)
+
+
+def having(df: DataFrame, keys: Keys) -> DataFrame:
+    """The same by a join alone: nothing is said to the scan."""
     wanted = keys.frame.select(*(column(name).alias(f"{name}#key") for name in keys.columns))
     same = [column(name).eqNullSafe(column(f"{name}#key")) for name in keys.columns]
     return df.join(F.broadcast(wanted) if keys.few is not None else wanted, _all(same), "left_semi")
@@ -166,28 +176,17 @@ def _among(name: str, data_type: DataType, few: Sequence[Any]) -> Column:
     conditions = [f"{value} IS NULL"] if any(one is None for one in few) else []
 
     def between(first: Any, last: Any) -> str:
-        return f"{value} >= {_literal(first, data_type)} AND {value} <= {_literal(last, data_type)}"
+        return f"{value} >= {literal(first, data_type)} AND {value} <= {literal(last, data_type)}"
 
     if len(given) > LISTED:
-        conditions += [f"({between(first, last)})" for first, last in _ranges(given)]
+        conditions += [f"({between(first, last)})" for first, last in ranges(given)]
     elif given:
-        among = ", ".join(_literal(one, data_type) for one in given)
+        among = ", ".join(literal(one, data_type) for one in given)
         conditions.append(f"({between(min(given), max(given))} AND {value} IN ({among}))")
     return F.expr(" OR ".join(conditions) or "FALSE")
 
 
-def _ranges(values: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """A few ranges that hold all values, parted where the gaps between two are widest."""
-    ordered = sorted(values)
-    inner = range(1, len(ordered))
-    if isinstance(ordered[0], str):  # texts have no distance
-        parted = list(inner[:: max(1, len(ordered) // RANGES)])[: RANGES - 1]
-    else:
-        parted = sorted(heapq.nlargest(RANGES - 1, inner, key=lambda at: ordered[at] - ordered[at - 1]))
-    return [(ordered[a], ordered[b - 1]) for a, b in itertools.pairwise([0, *parted, len(ordered)])]
-
-
-def _literal(value: Any, data_type: DataType) -> str:
+def literal(value: Any, data_type: DataType) -> str:
     """A value as SQL has it, of exactly this type."""
     if isinstance(data_type, StringType):
         if _PLAIN.fullmatch(value):

@@ -8,10 +8,11 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from headwater.changes.keys import Keys, narrowed
+from headwater.changes.keys import Keys, having, narrowed
 from headwater.changes.operator import Moment, Operator, Strategy, named, shown
 from headwater.changes.run import Run
 from headwater.formats.frames import column, quoted
+from headwater.handover import selected
 from headwater.model import WEIGHT
 
 
@@ -40,15 +41,20 @@ class Scan(Linear):
         return [self.source]
 
     def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
-        df = self._renamed(run.sources.rows(self.source, at))
-        return df if keys is None else narrowed(df, keys)
+        near = None if keys is None else keys.near(self._names)
+        found = None if near is None else run.sources.near(self.source, at, near)
+        if keys is None or found is None:
+            df = self._renamed(run.sources.rows(self.source, at))
+            return df if keys is None else narrowed(df, keys)
+        df = self._renamed(found)
+        return df if len(keys.columns) == 1 else having(df, keys)
 
     def change(self, run: Run) -> DataFrame | None:
         found = run.sources.change(self.source)
         return None if found is None else self._renamed(found, WEIGHT)
 
     def _renamed(self, df: DataFrame, *more: str) -> DataFrame:
-        return df.select(*(column(own).alias(name) for name, own in self._names.items()), *map(column, more))
+        return selected(df, {**self._names, **{name: name for name in more}})
 
 
 class Filter(Linear):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from headwater.changes.keys import Keys
     from headwater.changes.run import Run
+    from headwater.formats.near import Near
 
 
 class Moment(Enum):
@@ -40,6 +41,9 @@ class Sources(Protocol):
     """The relations that a query reads, at two versions each."""
 
     def rows(self, source: str, at: Moment) -> DataFrame: ...
+
+    def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
+        """Exactly the rows that have in each column one of its values, where they can be looked up at little cost."""
 
     def change(self, source: str) -> DataFrame | None:
         """Its rows with WEIGHT; None where nothing has changed."""

@@ -50,7 +50,7 @@ def incremental(spark: SparkSession, sql: str, sources: Sequence[str]) -> Query:
     moments = list(parsed.find_all(exp.CurrentTimestamp, exp.CurrentDate))
     if moments:
         raise NotIncremental("the query depends on the time of its refresh", moments[0])
-    known = {name.lower(): spark.table(name).columns for name in sources}
+    known = {name.lower(): _mentioned(parsed, spark.table(name).columns) for name in sources}
 
     def columns_of(name: str) -> Sequence[str]:
         if name.lower() not in known:
@@ -61,6 +61,15 @@ def incremental(spark: SparkSession, sql: str, sources: Sequence[str]) -> Query:
     query = Query(made.operator, tuple(zip(answered.columns, (unique for _, unique in made.columns), strict=True)))
     _require_same_types(spark, query, answered)
     return query
+
+
+def _mentioned(query: exp.Expr, columns: Sequence[str]) -> Sequence[str]:
+    """The columns that a query may mean: all where it says so, or where columns are found by their names alone."""
+    stars = [one for one in query.find_all(exp.Star) if not isinstance(one.parent, exp.Count)]
+    if stars or any(join.method for join in query.find_all(exp.Join)):
+        return columns
+    names = {one.name.lower() for one in query.find_all(exp.Identifier)}
+    return [name for name in columns if name.lower() in names] or columns[:1]
 
 
 def _require_same_types(spark: SparkSession, query: Query, answered: DataFrame) -> None:

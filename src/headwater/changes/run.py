@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 from headwater.changes.operator import Moment, Operator, Sources, Strategy
 from headwater.formats.arrow import as_spark
 from headwater.formats.frames import column, has_map
+from headwater.formats.near import Near
+from headwater.handover import gathered, local_frame, lying
 from headwater.model import WEIGHT
-from headwater.session import gathered, local_frame, lying
 
 FEW = 20_000
 """Rows of a change up to which it comes to the driver."""
@@ -110,6 +111,9 @@ class _AsTheyAre:
 
     def rows(self, source: str, at: Moment) -> DataFrame:
         return self._spark.table(source)
+
+    def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
+        return None
 
     def change(self, source: str) -> DataFrame | None:
         return None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import Code, TerminalError, Unsupported, UsageError
 from headwater.formats.following import Followed
 from headwater.formats.locks import writing
+from headwater.formats.merging import Merging
 from headwater.formats.scanning import ParquetScan
 from headwater.model import At, DataFile, Mark, TableStats, Version
 from headwater.session import SessionNeeds
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from headwater.formats.near import Near
 
 
 class Capability(Enum):
@@ -130,6 +133,9 @@ class Format:
 class SparkTable(Followed):
     """One table through Spark. Public methods check and repeat safely; `_names` do the format's work."""
 
+    merges: bool = False
+    """Whether an upsert is a MERGE that takes what `Merging` tells."""
+
     def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
         self.spark = spark
         self.address = address
@@ -177,13 +183,17 @@ class SparkTable(Followed):
         self.format.require(Capability.APPEND)
         return self._once(mark if check else None, lambda: self._append(self._aligned(df), mark))
 
-    def upsert(self, df: DataFrame, mark: Mark | None = None, *, keys: Sequence[str] = ()) -> Version:
+    def upsert(
+        self, df: DataFrame, mark: Mark | None = None, *, keys: Sequence[str] = (), known: Merging | None = None
+    ) -> Version:
         """Write rows by key (the layout's keys by default), at most one per key; `_deleted` marks deletes."""
         self.format.require(Capability.UPSERT)
         keys = tuple(keys) or self.layout().keys
         if not keys:
             raise UsageError(Code.USAGE, f"upsert into {self.address} needs keys, and the table has none")
-        return self._once(mark, lambda: self._upsert(self._aligned(df, deletes=True), keys, mark))
+        if known is not None and known.newer_by and not self.merges:
+            raise Unsupported(f"{self.format.title} can't compare an upsert's rows with those that are stored")
+        return self._once(mark, lambda: self._merge(self._aligned(df, deletes=True), keys, mark, known or Merging()))
 
     def replace(self, df: DataFrame, mark: Mark | None = None) -> Version:
         """Make these rows the table's whole content, in one commit. `df` may read the table itself."""
@@ -293,6 +303,9 @@ class SparkTable(Followed):
     def _upsert(self, df: DataFrame, keys: Sequence[str], mark: Mark | None) -> Version:
         raise NotImplementedError
 
+    def _merge(self, df: DataFrame, keys: Sequence[str], mark: Mark | None, known: Merging) -> Version:
+        return self._upsert(df, keys, mark)
+
     def _replace(self, df: DataFrame, mark: Mark | None) -> Version:
         raise NotImplementedError
 
@@ -376,6 +389,15 @@ class LightTable(ABC):
 
     def size(self) -> int | None:
         """Bytes of the latest version's files, where that is known at once."""
+        return None
+
+    def some(self, at: Version, near: Near, most: int) -> pa.Table | None:
+        """At least the rows of a version that are asked for, and few others; None where more than `most` bytes would
+        have to be read for it, or where only Spark can tell."""
+        return None
+
+    def changes(self, start: Version, end: Version, most: int) -> pa.Table | None:
+        """What leads from one version to a later one, with WEIGHT; None as in `some`."""
         return None
 
     def append(self, rows: pa.Table, mark: Mark) -> Version:

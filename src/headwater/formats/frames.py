@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DataType, DecimalType, MapType, StructField, StructType
 
 from headwater.errors import Code, Problem, ProjectError, TerminalError, did_you_mean
+from headwater.formats.merging import STORED_ROW, Merging
 from headwater.model import DELETED, WEIGHT
 from headwater.spec import Layout
 
@@ -216,19 +217,29 @@ def temp_view(df: DataFrame) -> Iterator[str]:
         df.sparkSession.catalog.dropTempView(name)
 
 
-def merge_sql(target: str, source: str, columns: Sequence[str], keys: Sequence[str]) -> str:
-    """MERGE of rows by key, null-safe, with deletes by `_deleted`."""
-    on = " AND ".join(f"t.{quoted(k)} <=> s.{quoted(k)}" for k in keys)
+def merge_sql(target: str, source: str, columns: Sequence[str], keys: Sequence[str], known: Merging) -> str:
+    """MERGE of rows by key, with deletes by `_deleted`."""
+    # Equality that knows NULL is two conditions to a join.
+    equals = "=" if known.no_nulls else "<=>"
+    on = [f"{STORED_ROW}.{quoted(k)} {equals} s.{quoted(k)}" for k in keys]
+    on += [f"({known.among})"] if known.among else []
+    newer = f" AND {_order('s', known.newer_by)} > {_order(STORED_ROW, known.newer_by)}" if known.newer_by else ""
     values = [c for c in columns if c not in keys]
-    update = ", ".join(f"t.{quoted(c)} = s.{quoted(c)}" for c in values or keys)
+    update = ", ".join(f"{STORED_ROW}.{quoted(c)} = s.{quoted(c)}" for c in values or keys)
     names = ", ".join(quoted(c) for c in columns)
     inserted = ", ".join(f"s.{quoted(c)}" for c in columns)
     return (
-        f"MERGE INTO {target} t USING {source} s ON {on} "
-        f"WHEN MATCHED AND s.{DELETED} THEN DELETE "
-        f"WHEN MATCHED THEN UPDATE SET {update} "
+        f"MERGE INTO {target} {STORED_ROW} USING {source} s ON {' AND '.join(on)} "
+        f"WHEN MATCHED AND s.{DELETED}{newer} THEN DELETE "
+        f"WHEN MATCHED{newer} THEN UPDATE SET {update} "
         f"WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({names}) VALUES ({inserted})"
     )
+
+
+def _order(of: str, columns: Sequence[str]) -> str:
+    """A struct compares its fields in turn, and never gives NULL."""
+    fields = ", ".join(f"'{at}', {of}.{quoted(name)}" for at, name in enumerate(columns))
+    return f"named_struct({fields})"
 
 
 def to_ddl(spark: SparkSession, schema: StructType) -> str:

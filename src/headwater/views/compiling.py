@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -17,16 +18,21 @@ from headwater.changes.kept.base import Kept
 from headwater.changes.kept.choosing import kept
 from headwater.changes.query import Query, incremental
 from headwater.changes.translation.refusal import NotIncremental
-from headwater.errors import Code, TerminalError, UsageError
+from headwater.errors import Code, TerminalError, UsageError, Where
 from headwater.formats.frames import column
 from headwater.model import At, Kind
 from headwater.project.graph import Name
-from headwater.sparkerrors import reason, without_plan
+from headwater.sparkerrors import piece_of, reason, without_plan
+from headwater.sql.blame import blame, fragment
+from headwater.sql.places import where_in
 from headwater.sql.references import Reference, parse_query, references, resolve
 from headwater.sql.rewrite import with_relations
 from headwater.sql.temporal import with_validity
 from headwater.views.presenting import Presented, presented
 from headwater.warehouse import Warehouse
+
+_REWRITTEN = re.compile(r";? line \d+ pos \d+;?$")
+"""Spark counts in the text that it was given, which nobody has written."""
 
 Columns = Mapping[str, StructType]
 """The columns of each relation, by its label, as they were when the view was first built."""
@@ -46,6 +52,8 @@ class Asked:
     """Labels of the relations whose changes drive the result; the others are looked up."""
     streams: frozenset[str] = frozenset()
     """Those among them whose rows are the events: not the histories that are joined as of a time."""
+    origin: Where | None = None
+    """Where its text begins in the user's files."""
 
     pinned: ClassVar[bool] = True
     """Its columns are others only when it is another one."""
@@ -92,7 +100,9 @@ class Compiled:
         return self.asked.presented.rows(self.columns, filtered=self.kept is not None and self.kept.filtered)
 
 
-def asked(warehouse: Warehouse, sql: str, spark: SparkSession, *, streams: bool = False) -> Asked:
+def asked(
+    warehouse: Warehouse, sql: str, spark: SparkSession, *, streams: bool = False, origin: Where | None = None
+) -> Asked:
     """Find the relations that a query reads; `streams`: only those inside `stream(…)` drive the result, and histories
     that are joined as of a time. Where there is no `stream(…)`, all do."""
     known = {kind: warehouse.names(kind) for kind in Kind}
@@ -116,7 +126,7 @@ def asked(warehouse: Warehouse, sql: str, spark: SparkSession, *, streams: bool 
 
     text = with_relations(found.query, place)
     labels = {one.label for one in relations.values()}
-    return Asked(sql, found, text, relations, frozenset(driving & labels), frozenset(events & labels))
+    return Asked(sql, found, text, relations, frozenset(driving & labels), frozenset(events & labels), origin)
 
 
 def read_by(warehouse: Warehouse, sql: str) -> list[Name]:
@@ -135,14 +145,13 @@ def compiled(
     try:
         answered = spark.sql(asked.text)
     except AnalysisException as error:
-        raise UsageError(Code.INVALID_SQL, without_plan(reason(error))) from error
+        raise _blamed(asked, error) from error
     fields = answered.schema.fields
     names = [f.name.lower() for f in fields]
     twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
     if twice is not None:
-        raise UsageError(
-            Code.INVALID_SQL, f"two columns of the result have the name '{twice}'", hint="name them: … AS x"
-        )
+        message = f"two columns of the result have the name '{twice}'"
+        raise UsageError(Code.INVALID_SQL, message, where=asked.origin, hint="name them: … AS x")
     hidden = asked.presented.hidden
     schema = StructType(fields[: len(fields) - hidden] if hidden else fields)
     made = Compiled(asked, schema, answered)
@@ -151,6 +160,22 @@ def compiled(
     except NotIncremental as refused:
         return replace(made, refused=refused)
     return replace(made, query=query, kept=kept(spark, query))
+
+
+def _blamed(asked: Asked, error: AnalysisException) -> UsageError:
+    """What Spark finds wrong, at its place in the text that the user wrote."""
+    named = blame(error.getErrorClass() or "", error.getMessageParameters() or {}, asked.sql, parse_query(asked.sql))
+    if named is not None:
+        message, hint, line = named.problem.message, named.problem.hint, named.line
+    else:
+        message, hint = _REWRITTEN.sub("", without_plan(reason(error))), None
+        piece = piece_of(error)
+        span = None if piece is None else fragment(piece, asked.sql)
+        line = None if span is None else where_in(asked.sql, span).line
+    where = asked.origin
+    if where is not None and where.line is not None and line is not None:
+        where = replace(where, line=where.line + line - 1)
+    return UsageError(Code.INVALID_SQL, message, where=where, hint=hint)
 
 
 def columns_now(relations: Sequence[Relation], places: Mapping[str, Place]) -> dict[str, StructType]:

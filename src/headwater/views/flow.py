@@ -96,6 +96,12 @@ class ViewFlow:
                 return None
             return self._run(self._begun(ahead or Range(_positions(self._places())), full))
 
+    def replayed(self, label: str, place: Place, why: str) -> StepDone:
+        """Compute it anew over one of its inputs as that was once, in one commit; the others are as they are now."""
+        with _one_at_a_time(self.refresher.storage.warehouse, self.flow):
+            self.recover()
+            return self._run(self._begun(Range(_positions({**self._places(), label: place})), why))
+
     def _begun(self, range: Range, full: str | None) -> Intent:
         """Write down what is about to be done."""
         last, why = self._intent, full or self._why_full()
@@ -256,7 +262,8 @@ def open_table(
 ) -> ViewFlow:
     """A table that is kept by a query, in a session of its own."""
     assert definition.sql is not None
-    query = asked(warehouse, definition.sql, spark, streams=True)
+    origin = warehouse.project.place(f"tables.{definition.name}.sql")
+    query = asked(warehouse, definition.sql, spark, streams=True, origin=origin)
     flow = flow_of(warehouse, Kind.TABLE, definition, "incremental", query, spark, guard)
     flow.definition = made_by(warehouse.project, definition)
     return flow
@@ -275,7 +282,9 @@ def open_flow(
     """
     found = definition or warehouse.definition(Kind.VIEW, name)
     assert isinstance(found, View)
-    return flow_of(warehouse, Kind.VIEW, found, found.refresh.policy, asked(warehouse, found.sql, spark), spark, guard)
+    written = warehouse.project.place(f"views.{name}.sql") if found is warehouse.project.views.get(name) else None
+    query = asked(warehouse, found.sql, spark, origin=written)
+    return flow_of(warehouse, Kind.VIEW, found, found.refresh.policy, query, spark, guard)
 
 
 def flow_of(

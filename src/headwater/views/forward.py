@@ -44,6 +44,14 @@ def carry_forward(warehouse: Warehouse, definition: Table, *, other: bool) -> No
     ledger.write(replace(last, definition=now))
 
 
+def keep_on(warehouse: Warehouse, view: str) -> None:
+    """From now on a view is kept by its definition of now, in which nothing that makes its rows has changed."""
+    ledger = Ledger(warehouse.files, flow_name(view, Kind.VIEW))
+    last, now = ledger.last(), fingerprint(warehouse.definition(Kind.VIEW, view))
+    if last is not None and last.definition != now:
+        ledger.write(replace(last, definition=now))
+
+
 def _text_of(function: Registered) -> str:
     try:
         text = inspect.getsource(function.function).encode()

@@ -26,10 +26,12 @@ def require_no_retraction(made: Compiled) -> None:
     what = f"{looked_up[0].label} is only looked up, and"
     for relation in asked.inputs():
         if relation.label in asked.driving and relation.kind is not Kind.TOPIC:
-            raise UsageError(Code.INVALID_SQL, f"{what} rows of {relation.label} may be changed or deleted", hint=CURE)
+            message = f"{what} rows of {relation.label} may be changed or deleted"
+            raise UsageError(Code.INVALID_SQL, message, where=asked.origin, hint=CURE)
     for operator in _below(made.kept, made.query.operator):
         if not _only_adds(operator, asked):
-            raise UsageError(Code.INVALID_SQL, f"{what} '{operator.title}' takes rows back", hint=CURE)
+            message = f"{what} '{operator.title}' takes rows back"
+            raise UsageError(Code.INVALID_SQL, message, where=asked.origin, hint=CURE)
 
 
 def _below(kept: Kept, operator: Operator) -> list[Operator]:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from headwater.changes.following import Place, Relation, States
 from headwater.changes.kept.base import ID, Update
@@ -19,9 +20,9 @@ from headwater.changes.run import Run, collected
 from headwater.errors import Code, TerminalError, Unsupported, UsageError
 from headwater.formats.base import Capability, LightTable, SparkTable
 from headwater.formats.frames import aligned, column
+from headwater.handover import local_frame, lying, selected
 from headwater.logs import get_logger
-from headwater.model import Mark, Version
-from headwater.session import local_frame
+from headwater.model import DELETED, Mark, Version
 from headwater.views.compiling import Asked, Columns, Compiled, columns_now
 from headwater.views.cost import Decision, decided
 from headwater.views.lookups import require_no_retraction
@@ -219,6 +220,10 @@ class Refresher:
         missing = [name for name in schema.names if name not in update.rows.columns]
         if missing:
             raise TerminalError(Code.INTERNAL, f"the update of a view lacks {', '.join(missing)}")
+        if _fits(update, schema):
+            return selected(
+                update.rows, {name: name for name in [*schema.names, *([] if update.appends else [DELETED])]}
+            )
         return aligned(update.rows, schema, self.table.address, deletes=not update.appends)
 
     def _commit_small(self, taken: pa.Table, update: Update, mark: Mark) -> Version:
@@ -231,6 +236,14 @@ class Refresher:
                 log.debug("committed by Spark", view=self.name, reason=str(refused))
         rows = local_frame(self.spark, taken)
         return self.table.append(rows, mark) if update.appends else self.table.upsert(rows, mark, keys=[ID])
+
+
+def _fits(update: Update, schema: StructType) -> bool:
+    """Whether the rows lie here just as they are stored."""
+    rows, given = lying(update.rows), update.rows.schema
+    if rows is None or (not update.appends and rows[DELETED].null_count):
+        return False
+    return all(given[f.name].dataType.simpleString() == f.dataType.simpleString() for f in schema.fields)
 
 
 def looked_up(light: LightTable, key: str, values: Sequence[Any], columns: Sequence[str]) -> pa.Table | None:

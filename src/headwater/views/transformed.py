@@ -17,11 +17,12 @@ from headwater.changes.kept.bag import Bag
 from headwater.changes.query import Query
 from headwater.decorators import Registered
 from headwater.errors import Code, TerminalError
+from headwater.ingest.schemas import parse_ddl
 from headwater.model import Kind
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, line_of, transform_of
 from headwater.spec import Table
-from headwater.tables.transforms import called
+from headwater.tables.transforms import as_declared, called
 from headwater.views.compiling import Asked, Columns, Compiled
 from headwater.views.flow import ViewFlow, flow_of
 from headwater.views.forward import carry_forward, made_by
@@ -38,6 +39,8 @@ class Transformation(Asked):
 
     function: Registered
     root: Path
+    declared: StructType | None = None
+    """The columns that it has to give."""
     pinned: ClassVar[bool] = False
 
     @property
@@ -72,7 +75,8 @@ class Transformation(Asked):
 
     def _of(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         try:
-            return called(self.function, self.root, frames)
+            result = called(self.function, self.root, frames)
+            return as_declared(self.function, self.root, result, self.declared)
         except TerminalError as error:
             if READ not in error.problem.message:
                 raise
@@ -102,8 +106,17 @@ def open_transform(
         for parameter, each in zip(inputs_of(function, project.root), reads, strict=True)
     }
     labels = frozenset(one.label for one in relations.values())
+    declared = parse_ddl(spark, definition.schema_)
     query = Transformation(
-        "", Presented(exp.Select()), "", relations, labels, labels, function=function, root=project.root
+        "",
+        Presented(exp.Select()),
+        "",
+        relations,
+        labels,
+        labels,
+        function=function,
+        root=project.root,
+        declared=declared,
     )
     flow = flow_of(warehouse, Kind.TABLE, definition, "incremental", query, spark, guard)
     flow.definition = made_by(project, definition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from headwater.warehouse import shown
 
 DIGITS = 12
 """Sums of doubles depend on the order of their rows: they are the same if they agree so far."""
+_SURPLUS, _STORED = "surplus", "stored"
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Verified:
 
 
 def verify(flow: ViewFlow, limit: int = 20) -> Verified:
-    """Compare a view with its query at the recorded versions, in both directions, duplicates and all."""
+    """Compare a view with its query at the recorded versions, in both directions, duplicates and all, in one pass."""
     refresher = flow.refresher
     start = flow.recorded()
     made = refresher.compiled(start)
@@ -44,22 +46,37 @@ def verify(flow: ViewFlow, limit: int = 20) -> Verified:
     for name in refresher.asked.relations:
         states.rows(name, Moment.NEW).createOrReplaceTempView(name)
     expected = _comparable(refresher.spark.sql(refresher.asked.text).select(*map(column, made.columns)))
-    stored = refresher.table.read()
-    actual = _comparable(shown(stored, made.rows)).persist()
-    try:
-        missing, unexpected = expected.exceptAll(actual).persist(), actual.exceptAll(expected).persist()
-        counts = (actual.count(), missing.count(), unexpected.count())
-        examples = [
-            {"_difference": what, **row.asDict(recursive=True)}
-            for what, df in (("missing", missing), ("unexpected", unexpected))
-            for row in df.limit(limit).collect()
-        ]
-        missing.unpersist()
-        unexpected.unpersist()
-    finally:
-        actual.unpersist()
+    compared = _counted(expected, _comparable(shown(refresher.table.read(), made.rows)))
+    surplus = F.col(_SURPLUS)
+    totals = compared.agg(F.sum(_STORED), *(F.sum(F.greatest(n, F.lit(0))) for n in (surplus, -surplus))).collect()[0]
+    rows, missing, unexpected = (int(total or 0) for total in totals)
+    examples = [
+        {"_difference": what, **row}
+        for what, count, differs in (("missing", missing, surplus > 0), ("unexpected", unexpected, surplus < 0))
+        for row in (_some(compared.where(differs), made.columns, limit) if count else ())
+    ]
     watermarks = {label: place.version for label, place in start.items()}
-    return Verified(flow.name, counts[1] == counts[2] == 0, *counts, watermarks, examples)
+    return Verified(flow.name, missing == unexpected == 0, rows, missing, unexpected, watermarks, examples)
+
+
+def _counted(expected: DataFrame, actual: DataFrame) -> DataFrame:
+    """Each row that either has, once, its columns numbered: how many more of it are expected, and how many stored."""
+    numbered = [str(n) for n in range(len(expected.columns))]
+    sides = ((expected, 1, 0), (actual, -1, 1))
+    one, other = (
+        df.toDF(*numbered).withColumns({_SURPLUS: F.lit(surplus), _STORED: F.lit(stored)})
+        for df, surplus, stored in sides
+    )
+    return one.union(other).groupBy(*numbered).agg(*(F.sum(name).alias(name) for name in (_SURPLUS, _STORED)))
+
+
+def _some(differing: DataFrame, columns: Sequence[str], limit: int) -> list[dict[str, Any]]:
+    """Some of the rows that one side has more of, each as often as it has more."""
+    found: list[dict[str, Any]] = []
+    for row in differing.limit(limit).collect():
+        told = row.asDict(recursive=True)
+        found += [{name: told[str(n)] for n, name in enumerate(columns)}] * abs(told[_SURPLUS])
+    return found[:limit]
 
 
 def _comparable(df: DataFrame) -> DataFrame:

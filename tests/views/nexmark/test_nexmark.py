@@ -37,8 +37,8 @@ def test_a_query_is_kept_incrementally(cycle: Rehearsal, name: str) -> None:
 def test_views_of_a_lake_equal_their_queries(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     events = Events(seed)
     events.happen(FIRST)
-    workload = Workload.open(tmp_path / "lake", events.tables(), KEYS)
     views = QUERIES if ALL else {name: QUERIES[name] for name in TELLING}
+    workload = Workload.open(tmp_path / "lake", events.tables(), KEYS, views)
     with workload.lake:
         workload.require_equal(views, FALLS_BACK, (events.cycle(MORE) for _ in range(CYCLES)))
 

@@ -36,8 +36,8 @@ def test_a_query_is_kept_incrementally(cycle: Rehearsal, name: str) -> None:
 
 def test_views_of_a_lake_equal_their_queries(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     tables = generated(tmp_path / "generated", SCALE)
-    workload, trade = Workload.open(tmp_path / "lake", tables, KEYS), Trade(tables, seed)
     views = QUERIES if ALL else {name: QUERIES[name] for name in TELLING}
+    workload, trade = Workload.open(tmp_path / "lake", tables, KEYS, views), Trade(tables, seed)
     with workload.lake:
         workload.require_equal(views, FALLS_BACK, (trade.cycle(SIZE) for _ in range(CYCLES)))
 

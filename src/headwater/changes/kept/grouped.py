@@ -17,8 +17,8 @@ from headwater.changes.linear import Filter, Linear, Project
 from headwater.changes.operator import Moment, Operator
 from headwater.changes.run import Run
 from headwater.formats.frames import column, quoted
+from headwater.handover import beside, lying, selected
 from headwater.model import DELETED, WEIGHT
-from headwater.session import lying
 
 _GROUP = f"{HIDDEN}rows"
 """How many rows a group has: it goes away with the last one."""
@@ -75,9 +75,9 @@ class Grouped(Kept):
         states = [F.expr(state.whole).alias(name) for state, name in self._states.items()]
         return self._shown(df.groupBy(*map(column, by)).agg(*values, *states))
 
-    def _shown(self, groups: DataFrame) -> DataFrame:
-        """Groups with their aggregates as they are stored: the query's columns, ID, states."""
-        kept = list(self._states.values())
+    def _shown(self, groups: DataFrame, *more: str) -> DataFrame:
+        """Groups with their aggregates as they are stored: the query's columns, ID, states; and some more."""
+        kept = [*self._states.values(), *more]
         df = groups.withColumn(ID, self._id())
         shown = F.lit(True)
         for one in self._above:
@@ -134,21 +134,24 @@ class Grouped(Kept):
         joined = self._beside_stored(partial, keys_of([(partial, [ID])], [ID]), stored)
         if self._staleness() == "FALSE":
             return self._forward(joined)
+        forward = run.settled(self._forward(joined, _STALE))
+        if not _any_stale(forward):
+            return selected(forward, {name: name for name in forward.columns if name != _STALE})
         joined = run.settled(joined)
-        stale = self._stale(joined)
-        if stale is None:
-            return self._forward(joined)
+        by, found = self.aggregate.by, joined.where(column(_STALE))
+        stale = keys_of([(found, by)], by) if by else Keys((), found)
         return self._forward(joined.where(~column(_STALE))).unionByName(self._computed(run, stale.frame, stale))
 
-    def _forward(self, joined: DataFrame) -> DataFrame:
+    def _forward(self, joined: DataFrame, *more: str) -> DataFrame:
         """The stored rows of groups whose merged states say everything."""
-        rows = self._shown(self._valued(joined))
+        rows = self._shown(self._valued(joined, *more), *more)
         return rows.withColumn(DELETED, column(_GROUP) <= 0 if self.aggregate.by else F.lit(False))
 
     def _beside_stored(self, partial: DataFrame, keys: Keys, stored: Stored) -> DataFrame:
         """Each group with its merged states, and whether its rows have to be seen."""
         names = list(self._states.values())
-        old = stored(keys, [ID, *names]).select(column(ID), *(column(name).alias(_stored(name)) for name in names))
+        old = selected(stored(keys, [ID, *names]), {ID: ID, **{_stored(name): name for name in names}})
+        partial, old = beside(partial, old)
         joined = partial.join(old, ID, "left")
         merged = []
         for state, name in self._states.items():
@@ -156,8 +159,8 @@ class Grouped(Kept):
             data_type = old.schema[_stored(name)].dataType
             merged.append(F.expr(text).cast(data_type).alias(name))
         kept = [*self.aggregate.by, *self._aids().values(), *map(_stored, self._states.values())]
-        beside = joined.select(*map(column, kept), *merged)
-        return beside.withColumn(_STALE, F.coalesce(F.expr(self._staleness()), F.lit(False)))
+        both = joined.select(*map(column, kept), *merged)
+        return both.withColumn(_STALE, F.coalesce(F.expr(self._staleness()), F.lit(False)))
 
     def _staleness(self) -> str:
         assert self._measures is not None
@@ -172,24 +175,21 @@ class Grouped(Kept):
                 conditions.append(measure.lost.format(*map(quoted, names)))
         return " OR ".join(f"COALESCE({one}, FALSE)" for one in dict.fromkeys(conditions)) or "FALSE"
 
-    def _stale(self, joined: DataFrame) -> Keys | None:
-        """The groups that have to be computed anew; None if there are none."""
-        found, known = joined.where(column(_STALE)), lying(joined)
-        none = found.isEmpty() if known is None else not pc.any(known[_STALE]).as_py()
-        if none:
-            return None
-        by = self.aggregate.by
-        return keys_of([(found, by)], by) if by else Keys((), found)
-
-    def _valued(self, groups: DataFrame) -> DataFrame:
+    def _valued(self, groups: DataFrame, *more: str) -> DataFrame:
         """The aggregates of the merged states, as the query knows them."""
         assert self._measures is not None
         values = []
         for name, measure in self._measures.items():
             names = [quoted(self._states[state]) for state in measure.states]
             values.append(F.expr(measure.value.format(*names)).alias(name))
-        kept = [*self.aggregate.by, *self._states.values()]
+        kept = [*self.aggregate.by, *self._states.values(), *more]
         return groups.select(*map(column, kept), *values)
+
+
+def _any_stale(groups: DataFrame) -> bool:
+    """Whether some have to be computed anew."""
+    known = lying(groups)
+    return not groups.where(column(_STALE)).isEmpty() if known is None else bool(pc.any(known[_STALE]).as_py())
 
 
 def _stored(name: str) -> str:

@@ -15,15 +15,21 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.formats.arrow import as_spark
 from headwater.formats.base import Address, LightTable, Surroundings
-from headwater.formats.delta.properties import MAPPING, OLDEST
+from headwater.formats.delta import looking
+from headwater.formats.delta.properties import FEED, MAPPING, OLDEST
 from headwater.formats.delta.scanning import BY_FILE, scan
 from headwater.formats.delta.stamps import Stamp, stamp
 from headwater.formats.delta.writing import Writer
+from headwater.formats.near import Near
 from headwater.formats.scanning import ParquetScan
 from headwater.model import At, Mark, Version
+from headwater.storage import Files
 
 _EXACT = {"timestampNtz", "v2Checkpoint", "deletionVectors"}
 """Reader features under which deltalake gives Spark's rows, as the tests compare them."""
+_MOST_SEEN = 16
+_seen: dict[tuple[str, Version], tuple[Handle, Stamp | None]] = {}
+"""Versions of tables that were looked at last."""
 
 
 class DeltaLight(LightTable):
@@ -55,10 +61,9 @@ class DeltaLight(LightTable):
 
     def read(self, at: At | None = None, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         handle = self._latest() if at is None else self._open(self.version_at(at))
-        features = set(handle.protocol().reader_features or ()) - _EXACT
-        if features or handle.metadata().configuration.get(MAPPING, "none") != "none":
-            named = ", ".join(sorted(features)) or "columnMapping"
-            raise Unsupported(f"deltalake does not read {self.address} exactly: it uses {named}")
+        inexact = _inexact(handle)
+        if inexact:
+            raise Unsupported(f"deltalake does not read {self.address} exactly: it uses {inexact}")
         wanted = ", ".join(_quoted(name) for name in columns) if columns is not None else "*"
         result: Any = QueryBuilder().register("t", handle).execute(f"SELECT {wanted} FROM t")
         return as_spark(pa.RecordBatchReader.from_stream(result))
@@ -67,6 +72,16 @@ class DeltaLight(LightTable):
         found: Any = self._latest().get_add_actions()
         files = pa.RecordBatchReader.from_stream(found).read_all()
         return int(pc.sum(files["size_bytes"]).as_py() or 0)
+
+    def some(self, at: Version, near: Near, most: int) -> pa.Table | None:
+        handle = self._seen(at)
+        return looking.some(handle, near, most) if not _inexact(handle) else None
+
+    def changes(self, start: Version, end: Version, most: int) -> pa.Table | None:
+        handle = self._seen(end)
+        if _inexact(handle) or handle.metadata().configuration.get(FEED) != "true" or start >= end:
+            return None
+        return looking.changes(handle, Files(str(self.address.path), self.around.storage), start, most)
 
     def parquet(self, at: At | None = None) -> ParquetScan:
         try:
@@ -97,6 +112,17 @@ class DeltaLight(LightTable):
         self._held = (handle, stamp(str(self.address.path), handle.version()))
         return handle
 
+    def _seen(self, version: Version) -> Handle:
+        """A version that may have been looked at before: what follows a table asks for each one twice."""
+        path = str(self.address.path)
+        key, found = (path, version), stamp(path, version)
+        held = _seen.get(key)
+        if held is None or found is None or held[1] != found:
+            held = _seen[key] = (self._open(version), found)
+            while len(_seen) > _MOST_SEEN:
+                _seen.pop(next(iter(_seen)))
+        return held[0]
+
     def _append(self, rows: pa.Table, mark: Mark) -> Version:
         return self._writer.append(rows, mark)
 
@@ -116,6 +142,14 @@ class DeltaLight(LightTable):
 
     def _missing(self, at: At) -> TerminalError:
         return TerminalError(Code.NO_SUCH_VERSION, f"Delta table {self.address} has no version {at}")
+
+
+def _inexact(handle: Handle) -> str:
+    """What deltalake does not read as Spark does, by name; nothing where it does."""
+    features = set(handle.protocol().reader_features or ()) - _EXACT
+    if handle.metadata().configuration.get(MAPPING, "none") != "none":
+        features.add("columnMapping")
+    return ", ".join(sorted(features))
 
 
 def _storage_options(storage: Mapping[str, Any]) -> dict[str, str] | None:

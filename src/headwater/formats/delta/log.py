@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import islice
 from typing import Any
@@ -17,8 +17,9 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.formats.delta.stamps import Stamp, stamp
+from headwater.formats.delta.stamps import Stamp, stamp, text
 from headwater.model import Commit, DataFile, Mark, Version
+from headwater.session import texts
 
 _NEAR = 5
 
@@ -30,6 +31,8 @@ class _Held:
     snapshot: Any
     version: Version
     stamp: Stamp | None
+    described: Version
+    """No commit after it up to this one changed columns or properties."""
 
 
 _known: WeakKeyDictionary[SparkContext, dict[str, _Held]] = WeakKeyDictionary()
@@ -51,19 +54,32 @@ class TransactionLog:
         """The latest snapshot, after a look at the storage."""
         return self._latest().snapshot
 
+    def described(self) -> Any:
+        """A snapshot whose columns and properties are the latest; its files may not be."""
+        held = self._held()
+        if held is None:
+            return self.snapshot()
+        for version in range(held.described + 1, self.version() + 1):
+            said = text(self._path, version)
+            if said is None or '"metaData":' in said or '"protocol":' in said:
+                return self.snapshot()
+            held = self._known[self._path] = replace(held, described=version)
+        return held.snapshot
+
+    def _held(self) -> _Held | None:
+        """What was seen last, if it is still there."""
+        held = self._known.get(self._path)
+        return held if held is not None and held.stamp == stamp(self._path, held.version) else None
+
     def _latest(self) -> _Held:
         """Delta lists the whole log to see that nothing is new; on a local disk one look at the next commit tells."""
-        held = self._known.get(self._path)
-        if (
-            held is not None
-            and held.stamp == stamp(self._path, held.version)
-            and stamp(self._path, held.version + 1) is None
-        ):
+        held = self._held()
+        if held is not None and stamp(self._path, held.version + 1) is None:
             return held
         defaults = [getattr(self._log, f"update$default${n}")() for n in (2, 3)]
         snapshot = self._log.update(False, *defaults)
         version = int(snapshot.version())
-        held = _Held(snapshot, version, stamp(self._path, version))
+        held = _Held(snapshot, version, stamp(self._path, version), version)
         if held.stamp is not None:
             self._known[self._path] = held
         return held
@@ -91,7 +107,13 @@ class TransactionLog:
         return DataFrame(self._log.createDataFrame(snapshot, chosen, *defaults), self._spark)
 
     def version(self) -> Version:
-        return self._latest().version
+        held = self._held()
+        if held is None:
+            return self._latest().version
+        version = held.described
+        while stamp(self._path, version + 1) is not None:
+            version += 1
+        return version
 
     def exists(self) -> bool:
         return self.version() >= 0
@@ -108,12 +130,10 @@ class TransactionLog:
         _delete_empty(storage, folder)
 
     def properties(self) -> dict[str, str]:
-        found = self.snapshot().metadata().configuration()
-        keys = found.keys().toSeq()
-        return {keys.apply(i): found.apply(keys.apply(i)) for i in range(keys.size())}
+        return texts(self.described().metadata().configuration())
 
     def partition_columns(self) -> list[str]:
-        columns = self.snapshot().metadata().partitionColumns()
+        columns = self.described().metadata().partitionColumns()
         return [columns.apply(i) for i in range(columns.size())]
 
     def step_of(self, writer: str) -> int | None:
@@ -122,6 +142,8 @@ class TransactionLog:
         for commit in islice(self.commits(), _NEAR):
             if commit.mark is not None and commit.mark.writer == writer:
                 return commit.mark.step
+            if commit.version == 0:
+                return None  # these were all
         found = self.snapshot().transactions().get(writer)
         return None if found.isEmpty() else int(found.get())
 
@@ -141,19 +163,24 @@ class TransactionLog:
 
     def commit_info(self, version: Version) -> dict[str, Any] | None:
         """What a commit says of itself; None where the log no longer has it."""
-        file = self._names.unsafeDeltaFile(self._log.logPath(), version)
-        try:
-            lines = self._log.store().read(file, self._log.newDeltaHadoopConf())
-        except Py4JJavaError as error:
-            if "FileNotFoundException" in error.java_exception.getClass().getName():
-                return None
-            raise
-        for i in range(lines.size()):
-            action = json.loads(lines.apply(i))
+        said = text(self._path, version) or self._said(version)
+        if said is None:
+            return None
+        for line in said.split("\n"):
+            action = json.loads(line) if "commitInfo" in line else {}
             if "commitInfo" in action:
                 info: dict[str, Any] = action["commitInfo"]
                 return info
         return {}
+
+    def _said(self, version: Version) -> str | None:
+        file = self._names.unsafeDeltaFile(self._log.logPath(), version)
+        try:
+            return str(self._log.store().read(file, self._log.newDeltaHadoopConf()).mkString("\n"))
+        except Py4JJavaError as error:
+            if "FileNotFoundException" in error.java_exception.getClass().getName():
+                return None
+            raise
 
     def files(self, root: str, version: Version | None) -> list[DataFile]:
         """The live files of a version, paths made whole."""

@@ -8,3 +8,5 @@ OLDEST = "headwater.oldest_version"
 """The oldest version that can still be read."""
 FEED = "delta.enableChangeDataFeed"
 MAPPING = "delta.columnMapping.mode"
+WENT = ("delete", "update_preimage")
+"""Kinds of change in the feed whose row is no longer there."""

@@ -16,7 +16,7 @@ from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, SparkTabl
 from headwater.formats.delta import touched
 from headwater.formats.delta.format import DELTA
 from headwater.formats.delta.log import TransactionLog
-from headwater.formats.delta.properties import FEED, LAYOUT, MAPPING, OLDEST
+from headwater.formats.delta.properties import FEED, LAYOUT, MAPPING, OLDEST, WENT
 from headwater.formats.frames import (
     Retype,
     can_widen,
@@ -30,17 +30,19 @@ from headwater.formats.frames import (
     temp_view,
     to_ddl,
 )
+from headwater.formats.merging import Merging
 from headwater.formats.stats import table_stats
 from headwater.model import WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
 from headwater.spec import Layout
 from headwater.storage import Files
 
-WENT = ("delete", "update_preimage")
 _NEEDS_MAPPING = set(" ,;{}()\n\t=")
 
 
 class DeltaTable(SparkTable):
     """By path. Versions are Delta's own; changes come from its change data feed."""
+
+    merges = True
 
     def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
         super().__init__(spark, address, around)
@@ -83,7 +85,7 @@ class DeltaTable(SparkTable):
         TransactionLog.forget(self.spark, self.path)
 
     def schema(self) -> StructType:
-        return StructType.fromJson(json.loads(self._log.snapshot().schema().json()))
+        return StructType.fromJson(json.loads(self._log.described().schema().json()))
 
     def layout(self) -> Layout:
         stored = self._log.properties().get(LAYOUT)
@@ -108,14 +110,17 @@ class DeltaTable(SparkTable):
             writer.save(self.path)
         return self._made_by(mark)
 
-    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: Mark | None) -> Version:
+    def _merge(self, df: DataFrame, keys: Sequence[str], mark: Mark | None, known: Merging) -> Version:
         conf = self._file_settings()
+        if known.persisted:
+            # Else Delta copies the rows first: they might be others at the second reading.
+            conf["spark.databricks.delta.merge.materializeSource"] = "none"
         if mark is not None:
             conf["spark.databricks.delta.write.txnAppId"] = mark.writer
             conf["spark.databricks.delta.write.txnVersion"] = str(mark.step)
             conf["spark.databricks.delta.commitInfo.userMetadata"] = mark.to_json()
         with settings(df.sparkSession, conf), temp_view(df) as source:
-            df.sparkSession.sql(merge_sql(self._name, source, self.schema().names, keys))
+            df.sparkSession.sql(merge_sql(self._name, source, self.schema().names, keys, known))
         return self._made_by(mark)
 
     def _landed(self, mark: Mark) -> Version | None:

@@ -1,4 +1,4 @@
-"""Whether a commit of a Delta table on a local disk is still the one that was seen, by a look at its file."""
+"""Commits of a Delta table on a local disk, by a look at their files: whether one is still the one that was seen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ Stamp = tuple[int, int]
 def stamp(path: str, version: Version) -> Stamp | None:
     """What tells a commit from one of the same number in a table that was made anew; None: there is none here."""
     try:
-        found = os.stat(f"{path.removeprefix('file://')}/_delta_log/{version:020d}.json")
+        found = os.stat(_file(path, version))
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns
+
+
+def text(path: str, version: Version) -> str | None:
+    """What a commit says; None: there is none here."""
+    try:
+        with open(_file(path, version), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _file(path: str, version: Version) -> str:
+    return f"{path.removeprefix('file://')}/_delta_log/{version:020d}.json"

@@ -205,7 +205,11 @@ class Records:
         return files
 
     def _view(self) -> Any:
-        engine = self._hudi.client.common.HoodieSparkEngineContext(self._spark.sparkContext._jsc)
+        context = self._spark.sparkContext
+        if str(context.master).startswith("local"):  # a Spark job to list each folder pays where others do the work
+            engine = self._hudi.common.engine.HoodieLocalEngineContext(storage_conf(self._spark))
+        else:
+            engine = self._hudi.client.common.HoodieSparkEngineContext(context._jsc)
         listing = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
         return self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemViewWithTimeline(
             engine, self._client, listing, self._timeline.filterCompletedInstants()

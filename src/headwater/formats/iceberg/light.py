@@ -59,6 +59,11 @@ class IcebergLight(LightTable):
         reader = as_spark(scan.to_arrow_batch_reader())
         return reader if columns is None else _ordered(reader, columns)
 
+    def size(self) -> int | None:
+        current = self._open().current_snapshot()
+        told = None if current is None or current.summary is None else current.summary["total-files-size"]
+        return None if told is None else int(told)
+
     def parquet(self, at: At | None = None) -> ParquetScan:
         table = self._open()
         key = (str(table.metadata.table_uuid), table.metadata_location, at)

@@ -1,0 +1,81 @@
+"""Rows handed over between this process and the JVM; what lies in both is not asked for again."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+ONE_TASK = 50_000
+"""Up to so many rows lie in one partition: what is made of them alone is one task, and nothing is shuffled."""
+
+_lying: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
+
+
+def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """A few rows of this process as a frame that lies in the JVM, without a Python worker."""
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
+    with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
+        with pa.ipc.new_stream(file.name, rows.schema) as writer:
+            # Each batch is a partition of its own.
+            writer.write_table(rows.combine_chunks(), max_chunksize=ONE_TASK)
+        jvm: Any = spark._jvm
+        batches = jvm.PythonSQLUtils.readArrowStreamFromFile(file.name)
+        frame = DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, schema.json(), spark._jsparkSession), spark)
+    if rows.num_rows <= ONE_TASK:
+        frame = frame.coalesce(1)
+    _lying[frame] = rows
+    return frame
+
+
+def lying(frame: DataFrame) -> pa.Table | None:
+    """The rows of a frame that `local_frame` made, without asking Spark; None of any other."""
+    return _lying.get(frame)
+
+
+def selected(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
+    """Columns of a frame under other names (the new one → its own); what lies here goes on doing so."""
+    from pyspark.sql import functions as F
+
+    own = ["`" + name.replace("`", "``") + "`" for name in names.values()]
+    made = frame.select(*(F.col(name).alias(new) for name, new in zip(own, names, strict=True)))
+    rows = lying(frame)
+    if rows is not None:
+        _lying[made] = rows.select(list(names.values())).rename_columns(list(names))
+    return made
+
+
+def beside(left: DataFrame, right: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Two frames to be joined by equal columns. If both lie in one task they are joined there, and nothing is sent
+    around; if one does it goes to wherever the other is."""
+    if _is_in_one_task(left) and _is_in_one_task(right):
+        return left, right.hint("shuffle_hash")
+    if _is_in_one_task(right):
+        return left, right.hint("broadcast")
+    return (left.hint("broadcast") if _is_in_one_task(left) else left), right
+
+
+def _is_in_one_task(frame: DataFrame) -> bool:
+    rows = lying(frame)
+    return rows is not None and rows.num_rows <= ONE_TASK
+
+
+def gathered(frame: DataFrame) -> pa.Table:
+    """All rows of a frame, in this process: the way back of `local_frame`."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    known = lying(frame)
+    if known is not None:
+        return known
+    batches = frame._collect_as_arrow()
+    return pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()

@@ -1,0 +1,108 @@
+"""What is looked up and followed in a Delta table without Spark is what Spark finds there."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.changes.keys import keys_of, narrowed
+from headwater.formats.base import Surroundings
+from headwater.formats.near import Near
+from headwater.formats.registry import FORMATS
+from headwater.handover import local_frame
+from tests.conformance.lab import Lab, difference, rows, weighed
+from tests.conformance.test_light_append import batch, step
+
+DDL = "id bigint, part string, day date, price decimal(12,2), at timestamp, open boolean, tags array<string>"
+NAMES = [one.split()[0] for one in DDL.split(", ")]
+MOST = 1 << 20
+
+
+@pytest.fixture
+def lab(spark: SparkSession, around: Surroundings) -> Lab:
+    return Lab(spark, around, FORMATS.get("delta"))
+
+
+def row(id: int, salt: int = 0) -> tuple[Any, ...]:
+    chosen = random.Random(id * 1000 + salt)
+    given: list[Any] = [
+        chosen.choice(["a", "b c", "naïve 'quoted\"", ""]),
+        date(2026, 1, 1 + chosen.randrange(28)),
+        Decimal(chosen.randrange(10_000)) / 100,
+        datetime(2026, 1, 1, chosen.randrange(24), 0, 0, chosen.randrange(10**6), tzinfo=timezone.utc),
+        chosen.random() < 0.5,
+        ["x"] * chosen.randrange(3),
+    ]
+    return (id, *(None if chosen.random() < 0.1 else one for one in given))
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_look_ups_and_changes_are_sparks(lab: Lab, partitioned: bool) -> None:
+    table = lab.table(DDL, keys=["id"], partition_by=["open"] if partitioned else [])
+    light = lab.light(table)
+    for first in (0, 100):
+        table.append(lab.frame([row(id) for id in range(first, first + 100)], DDL))
+    table.upsert(lab.frame([row(id, 1) for id in range(95, 105)], DDL))
+    light.append(batch([row(id) for id in range(200, 210)], DDL), step(0))
+    lab.spark.sql(f"DELETE FROM delta.`{table.address.path}` WHERE id % 50 = 7")
+    light.upsert(batch([row(id, 2) for id in range(5)], DDL), ["id"], step(1))
+    table.compact()
+    last = table.version()
+    assert last is not None
+
+    for start in range(0, last, 2):
+        found = light.changes(start, last, MOST)
+        assert found is not None, f"after version {start}"
+        assert weighed(local_frame(lab.spark, found)) == weighed(table.changes(start, last)), f"after version {start}"
+    assert light.changes(0, last, 100) is None
+
+    for version in (2, last):
+        whole = table.read(version)
+        for name in NAMES[:-1]:
+            keys = keys_of([(whole.where("id IN (3, 98, 99, 150)"), [name])], [name])
+            near = keys.near({name: name})
+            assert near is not None
+            if name == "part":
+                near = Near({name: ("a", "b c", None)}, (name,))
+                keys = keys_of([(lab.frame([("a",), ("b c",), (None,)], "part string"), [name])], [name])
+            found = light.some(version, near.showing("id"), MOST)
+            assert found is not None, name
+            wanted = narrowed(whole, keys).select(*found.column_names)
+            assert rows(local_frame(lab.spark, found)) == rows(wanted), name
+    assert light.some(last, Near({"id": (3, 150)}, ("id",)), 100) is None
+    assert light.some(last, Near({"part": ("naïve 'quoted\"",)}, ("id",)), MOST) is None, "not a plain text"
+    assert light.some(last, Near({"gone": (3,)}, ("id",)), MOST) is None
+
+
+def test_what_is_not_sparks_is_left_to_it(lab: Lab) -> None:
+    table = lab.table("id bigint, at timestamp_ntz", keys=["id"])
+    light = lab.light(table)
+    first = table.append(lab.frame([(1, datetime(2026, 1, 1))], "id bigint, at timestamp_ntz"))
+    second = table.append(lab.frame([(2, datetime(2026, 1, 1))], "id bigint, at timestamp_ntz"))
+    assert light.changes(first, second, MOST) is None, "a moment without a zone would get one"
+    assert light.some(second, Near({"id": (1,)}, ("id",)), MOST) is None
+
+    grown = lab.table("id bigint", keys=["id"])
+    first = grown.append(lab.frame([(1,)], "id bigint"))
+    grown.evolve(lab.frame([], "id bigint, more string").schema)
+    second = grown.append(lab.frame([(2, "b")], "id bigint, more string"))
+    light = lab.light(grown)
+    assert light.changes(first, second, MOST) is None, "the columns changed in between"
+    old = light.some(first, Near({"id": (1, 2)}, ("id",)), MOST)
+    assert old is not None and old.to_pylist() == [{"id": 1}]
+
+
+def test_changes_that_only_spark_knows(lab: Lab) -> None:
+    """A commit that takes whole files away writes no feed: what is gone is found by Spark."""
+    table = lab.table(DDL, keys=["id"], partition_by=["part"])
+    first = table.append(lab.frame([row(id) for id in range(20)], DDL))
+    lab.spark.sql(f"DELETE FROM delta.`{table.address.path}` WHERE part IS NOT NULL")
+    last = table.version()
+    assert last is not None
+    assert lab.light(table).changes(first, last, MOST) is None
+    assert weighed(table.changes(first, last)) == difference(rows(table.read(first)), rows(table.read(last)))
