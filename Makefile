@@ -15,7 +15,7 @@ WORKERS ?= 2
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install lint format test test-views-full demo lock lock-connectors clean
+.PHONY: help install lint format test test-views-full test-kills demo lock lock-connectors clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ test: install ## all tests; ARGS="-k delta" to choose, WORKERS=0 for one process
 test-views-full: install ## every shape of view, 100 random cycles in Delta, and the workloads at a larger scale (hours)
 	HEADWATER_VIEWS_CYCLES=$(or $(CYCLES),100) HEADWATER_TPCH_SCALE=$(or $(SCALE),0.01) \
 	  $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope tests/views $(ARGS)
+
+test-kills: install ## what is killed while it works, KILLS=6 times in each test instead of twice
+	HEADWATER_KILLS=$(or $(KILLS),6) $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope tests/faults $(ARGS)
 
 demo: install ## run the demo project end to end
 	$(BIN)/headwater demo

@@ -19,9 +19,16 @@ if TYPE_CHECKING:
 TINY = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Code for a handful of rows takes far longer to write and compile than it saves.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # With its quick compiler alone Java keeps 48 MB of machine code. All formats together need much more, and what
+    # does not fit is thrown away and compiled again. Room from the beginning saves collections that find no garbage.
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xms1g -XX:MetaspaceSize=512m"
+    ),
 }
-"""For queries over a handful of rows. Code is still generated: a cancelled task without it goes on for minutes."""
+"""For queries over a handful of rows."""
 
 SEED = int(os.environ.get("HEADWATER_SEED", "20240229"))
 

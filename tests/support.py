@@ -14,8 +14,13 @@ from unittest.mock import patch
 
 from headwater.cli.main import main
 
+QUICK_START = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""Options of a JVM that begins cold: classes are loaded without a second look at their code."""
 COLD = (
-    "{spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC', "
+    f"{{spark.driver.extraJavaOptions: '{QUICK_START}', "
     "spark.sql.codegen.wholeStage: 'false', "
     "spark.sql.codegen.factoryMode: NO_CODEGEN, spark.sql.shuffle.partitions: '1', spark.sql.adaptive.enabled: 'false'}"
 )

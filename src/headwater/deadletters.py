@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-from headwater.errors import Code, UsageError
+from headwater.errors import Code, Unsupported, UsageError
 from headwater.formats.base import Address, SparkTable, Surroundings
 from headwater.formats.locks import writing
 from headwater.formats.registry import FORMATS
+from headwater.handover import local_frame
 from headwater.model import DELETED, Mark
 from headwater.spec import Layout
 
@@ -24,6 +25,8 @@ PATH = "_headwater/dead_letters"
 KEYS = ("topic", "id")
 FEW = 10_000
 """Up to so many dead letters of a step are gathered first, so that the step is not read again for them."""
+FEW_BYTES = 16 * 1024 * 1024
+"""Dead letters in files up to this size are read in this process: the scan would take longer than they are worth."""
 SCHEMA = StructType(
     [
         StructField("id", StringType()),
@@ -95,7 +98,7 @@ class DeadLetters:
         """The topics that have dead letters."""
         if not self._table.exists():
             return []
-        return sorted(row["topic"] for row in self._table.read().select("topic").distinct().collect())
+        return sorted(row["topic"] for row in self._all().select("topic").distinct().collect())
 
     def ids(
         self,
@@ -149,14 +152,25 @@ class DeadLetters:
                 self._light.upsert(pa.table(keys), KEYS)
         return gone
 
+    def _all(self) -> DataFrame:
+        try:
+            if (self._light.size() or 0) <= FEW_BYTES:
+                return local_frame(self._table.spark, self._light.read().read_all())
+        except Unsupported:
+            pass
+        return self._table.read()
+
     def _of(self, topic: str | None, reason: str | None) -> DataFrame:
-        found = self._table.read()
+        found = self._all()
         if topic is not None:
             found = found.where(F.col("topic") == topic)
         return found if reason is None else found.where(F.col("reason") == reason)
 
     def _ids_frame(self, topic: str, ids: Sequence[str]) -> DataFrame:
-        return self._table.spark.createDataFrame([(topic, id) for id in ids], "topic string, id string")
+        keys = pa.table(
+            [[topic] * len(ids), list(ids)], schema=pa.schema([("topic", pa.string()), ("id", pa.string())])
+        )
+        return local_frame(self._table.spark, keys)
 
 
 def _id(topic: str, position: str) -> str:

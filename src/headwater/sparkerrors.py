@@ -57,6 +57,13 @@ def reason(error: Any) -> str:
     return str(java.toString())
 
 
+def piece_of(error: Any) -> str | None:
+    """The piece of a query that Spark's analysis is about, where it says so."""
+    java = getattr(error, "_origin", None)
+    contexts = [] if java is None else list(java.getQueryContext())
+    return str(contexts[0].fragment()) if contexts else None
+
+
 def without_plan(message: str) -> str:
     """Spark appends the query's plan, and sometimes a stack, to what it says."""
     lines = [line for line in message.splitlines() if line.strip()]

@@ -1,12 +1,14 @@
-"""A runner that kills itself: `crashing.py PROJECT before|after|inside|never NUMBER [WORD]`.
+"""A runner that kills itself: `crashing.py PROJECT before|after|inside NUMBER [WORD]`.
 
 `before` and `after` the commit of that number, counted over all flows; `inside`: so many milliseconds after the first
 commit began. With WORD only commits to tables with it in their address count. It is SIGKILL: nothing is tidied up.
+HEADWATER_KILLS says how often each test does that.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from headwater.formats.base import LightTable, SparkTable
 from headwater.lake import Lake
@@ -23,22 +26,37 @@ WAYS = ((SparkTable, "append"), (SparkTable, "upsert"), (SparkTable, "replace"))
 WAYS += ((LightTable, "append"), (LightTable, "upsert"))
 
 
-def crashing(root: Path, when: str, number: int, word: str = "") -> subprocess.CompletedProcess[str]:
-    """Run it, in a process of its own."""
-    command = [sys.executable, "-m", "tests.faults.crashing", str(root), when, str(number), word]
-    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+KILLS = int(os.environ.get("HEADWATER_KILLS", "2"))
 
 
-def killed(root: Path, when: str, number: int, word: str = "") -> None:
-    """Run it until it has killed itself."""
-    ended = crashing(root, when, number, word)
-    assert ended.returncode == -signal.SIGKILL, f"{when} {number}: {ended.stdout}{ended.stderr}"
+def kills(
+    rng: random.Random, *, inside: tuple[int, int], before: tuple[int, int], after: tuple[int, int], least: int = 2
+) -> list[tuple[str, int]]:
+    """When to kill, with a number between these two; `least`: 2 are one inside and one beside a commit, 3 all ways."""
+    numbers = {"inside": inside, "before": before, "after": after}
+    count = max(KILLS, least)
+    ways: list[str] = []
+    while len(ways) < count:
+        ways += ["inside", *rng.sample(["before", "after"], 2)]
+    chosen = [(when, rng.randint(*numbers[when])) for when in ways[:count]]
+    rng.shuffle(chosen)
+    print(f"kills: {chosen}")
+    return chosen
+
+
+def killed(root: Path, when: str, number: int, word: str = "", program: str = "tests.faults.crashing") -> None:
+    """Run it, in a process of its own, until that has killed itself."""
+    command = [sys.executable, "-m", program, str(root), when, str(number), word]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert ended.returncode == -signal.SIGKILL, f"{when} {number} {word}: {ended.stdout}{ended.stderr}"
 
 
 def ended(root: Path) -> None:
-    """Run it to its end."""
-    last = crashing(root, "never", 0)
-    assert last.returncode == 0, last.stdout + last.stderr
+    """Run it to its end, in this process: it finds what the others have left."""
+    with patch.object(versions, "STEP_ROWS", 1), Lake.open(root) as lake:
+        reports = lake.run(once=True)
+    failed = {report.flow: report.error for report in reports if report.error}
+    assert not failed, failed
 
 
 def die() -> None:
@@ -74,17 +92,15 @@ class Crash:
         return crashing
 
 
-def main(project: str, when: str, number: int, word: str) -> int:
+def main(project: str, when: str, number: int, word: str) -> None:
     crash = Crash(when, number, word)
     for kind, way in WAYS:
         setattr(kind, way, crash.around(getattr(kind, way)))
     versions.STEP_ROWS = 1  # every version of a topic is a step of the tables that apply it
     with Lake.open(project) as lake:
-        reports = lake.run(once=True)
-    for report in reports:
-        print(report.flow, report.steps, report.rows, report.error, flush=True)
-    return int(any(report.error for report in reports))
+        for report in lake.run(once=True):
+            print(report.flow, report.steps, report.rows, report.error, flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])

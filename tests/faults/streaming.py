@@ -1,4 +1,4 @@
-"""Streaming queries that are killed: `streaming.py PROJECT before|after|inside|never NUMBER WORD`.
+"""Streaming queries that are killed: `streaming.py PROJECT before|after|inside NUMBER WORD`.
 
 In every format, files are streamed into a topic and that topic into another; then a flow keeps a table from one of
 them. The kill comes `before` or `after` the commit of that number to a table with the word in its name, or that many
@@ -26,22 +26,25 @@ def copied(lake: Lake, stream: DataFrame, into: str) -> Any:
     return writer.trigger(availableNow=True).start()
 
 
-def main(project: str, when: str, number: int, word: str) -> int:
-    for name in ("append", "upsert"):
-        setattr(SparkTable, name, Crash(when, number, word).around(getattr(SparkTable, name)))
+def stream(project: Path) -> None:
+    """All there is, through both topics of each format and into the flow's table."""
     with Lake.open(project) as lake:
         files = lake.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
-        landing = str(Path(project) / "landing")
+        landing = str(project / "landing")
         for query in [copied(lake, files.json(landing), f"first_{name}") for name in FORMATS.names()]:
             query.awaitTermination()
         streams = {name: lake.topic(f"first_{name}").read_stream(consumer="second") for name in FORMATS.names()}
-        for query in [copied(lake, stream, f"second_{name}") for name, stream in streams.items()]:
+        for query in [copied(lake, rows, f"second_{name}") for name, rows in streams.items()]:
             query.awaitTermination()
-        reports = lake.run(["tables.totals"], once=True)
-    for report in reports:
-        print(report.flow, report.steps, report.rows, report.error, flush=True)
-    return int(any(report.error for report in reports))
+        (report,) = lake.run(["tables.totals"], once=True)
+    assert report.error is None, report.error
+
+
+def main(project: str, when: str, number: int, word: str) -> None:
+    for name in ("append", "upsert"):
+        setattr(SparkTable, name, Crash(when, number, word).around(getattr(SparkTable, name)))
+    stream(Path(project))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])

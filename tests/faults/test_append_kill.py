@@ -13,15 +13,19 @@ from pathlib import Path
 import pytest
 
 from headwater.lake import Lake
+from tests.faults import appending
+from tests.faults.crashing import KILLS
 from tests.support import COLD
 
-SCRIPT = Path(__file__).with_name("appending.py")
+pytestmark = pytest.mark.usefixtures("spark")
+
 TOPICS = ("as_delta", "as_iceberg")
 ROWS = 1000
 
 
 @pytest.mark.timeout(900)
 def test_acknowledged_rows_are_there_once(tmp_path: Path, seed: int) -> None:
+    print(f"seed {seed}")
     rng = random.Random(seed)
     topics = ", ".join(f"{name}: {{from: api, format: {name.removeprefix('as_')}}}" for name in TOPICS)
     (tmp_path / "headwater.yml").write_text(
@@ -30,9 +34,9 @@ def test_acknowledged_rows_are_there_once(tmp_path: Path, seed: int) -> None:
     )
     acknowledged: list[tuple[str, int]] = []
     first = 1
-    for _ in range(2):
+    for _ in range(KILLS):
         delay = rng.randint(50, 4000)
-        ended = _run(tmp_path, first, ROWS, DIE_AFTER=str(delay))
+        ended = _killed(tmp_path, first, delay)
         assert ended.returncode == -signal.SIGKILL, f"seed {seed}, {delay} ms: {ended.stdout}{ended.stderr}"
         told = [line.split() for line in ended.stdout.splitlines() if line.startswith("as_")]
         assert told
@@ -40,8 +44,7 @@ def test_acknowledged_rows_are_there_once(tmp_path: Path, seed: int) -> None:
         # The caller does not know what became of its last row: it tries it again, under the same key.
         first = max(n for _, n in acknowledged)
     last = first + 2
-    ended = _run(tmp_path, first, last)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    appending.main(str(tmp_path), first, last)
     with Lake.open(tmp_path) as lake:
         for name in TOPICS:
             found = Counter(row.id for row in lake.topic(name).df().select("id").collect())
@@ -52,7 +55,7 @@ def test_acknowledged_rows_are_there_once(tmp_path: Path, seed: int) -> None:
             assert found == expected, f"seed {seed}, {name}: {found - expected} too many, {expected - found} missing"
 
 
-def _run(root: Path, first: int, last: int, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), str(root), str(first), str(last)]
-    env = {**os.environ, **environment}
+def _killed(root: Path, first: int, delay: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, appending.__file__, str(root), str(first), str(ROWS)]
+    env = {**os.environ, "DIE_AFTER": str(delay)}
     return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False, env=env)

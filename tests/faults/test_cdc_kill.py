@@ -10,10 +10,12 @@ import psycopg
 import pytest
 
 from headwater.lake import Lake
-from tests.faults.crashing import ended, killed
+from tests.faults.crashing import ended, killed, kills
 from tests.services.postgres import server
 from tests.sources.cdc_workload import SETUP, TABLES, Writers, expected, found
 from tests.support import COLD
+
+pytestmark = pytest.mark.usefixtures("spark")
 
 TOPICS = {"customers_delta": ("customers", "delta"), "visits_delta": ("visits", "delta")}
 TOPICS |= {"lines_iceberg": ("lines", "iceberg")}
@@ -23,8 +25,7 @@ TOPICS |= {"lines_iceberg": ("lines", "iceberg")}
 def test_kills_lose_and_double_no_change(tmp_path: Path, seed: int) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)
-    kills = [("before", rng.randint(1, 3)), ("after", rng.randint(1, 3)), ("inside", rng.randint(100, 2500))]
-    rng.shuffle(kills)
+    chosen = kills(rng, before=(1, 3), after=(1, 3), inside=(100, 2500))
     with server() as postgres:
         dsn = postgres.database()
         with psycopg.connect(dsn) as connection:
@@ -40,7 +41,7 @@ def test_kills_lose_and_double_no_change(tmp_path: Path, seed: int) -> None:
         )
         writers = Writers(dsn, seed, number=2, pause=0.05)
         try:
-            for when, number in kills:
+            for when, number in chosen:
                 killed(tmp_path, when, number)
                 postgres.stop(rng.choice(["fast", "immediate"]))
                 postgres.start()
@@ -50,4 +51,4 @@ def test_kills_lose_and_double_no_change(tmp_path: Path, seed: int) -> None:
         wanted = expected(dsn)
         with Lake.open(tmp_path) as lake:
             for topic, (table, _) in TOPICS.items():
-                assert found(lake, topic, table) == wanted[table], f"seed {seed}, {kills}: {topic}"
+                assert found(lake, topic, table) == wanted[table], f"seed {seed}, {chosen}: {topic}"

@@ -11,14 +11,16 @@ import psycopg
 import pytest
 
 from headwater.lake import Lake
-from tests.faults.crashing import ended, killed
+from tests.faults.crashing import KILLS, ended, killed, kills
 from tests.services.kafka import Broker, broker
 from tests.services.postgres import server
 from tests.sources.cdc_workload import SETUP, Writers, expected
 from tests.support import COLD
 
-FILES = 4
-CLICKS = 60
+pytestmark = pytest.mark.usefixtures("spark")
+
+FILES = KILLS + 1
+CLICKS = 30
 PROJECT = f"""\
 name: applying
 spark: {{master: 'local[2]', conf: {COLD}}}
@@ -47,8 +49,7 @@ def test_kills_lose_and_double_no_change(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     rows = [(rng.randint(1, 5), n, f"v{n}", rng.random() < 0.2) for n in range(1, 25)]
     _land(tmp_path, rng.sample(rows, len(rows)))
-    kills = [("inside", rng.randint(500, 4000)), (rng.choice(["before", "after"]), rng.randint(2, 6))]
-    rng.shuffle(kills)
+    chosen = kills(rng, inside=(500, 4000), before=(2, 6), after=(2, 6))
     with broker(tmp_path) as kafka, server() as postgres:
         dsn = postgres.database()
         with psycopg.connect(dsn) as connection:
@@ -58,22 +59,22 @@ def test_kills_lose_and_double_no_change(tmp_path: Path, seed: int) -> None:
         kafka.create("clicks")
         writers = Writers(dsn, seed, number=1, pause=0.05)
         try:
-            for n, (when, number) in enumerate(kills):
+            for n, (when, number) in enumerate(chosen):
                 _click(kafka, n)
                 killed(tmp_path, when, number, TABLES)
         finally:
             writers.stop()
-        _click(kafka, len(kills))
+        _click(kafka, len(chosen))
         ended(tmp_path)
         wanted = expected(dsn)["customers"]
     with Lake.open(tmp_path) as lake:
         _check_applied(lake, rows)
         columns = ("id", "name", "balance", "note", "unix_micros(at)")
         found = sorted(map(tuple, lake.table("customers").df().selectExpr(*columns).collect()))
-        assert found == wanted, f"seed {seed}, {kills}"
-        clicks = range(CLICKS * (len(kills) + 1))
+        assert found == wanted, f"seed {seed}, {chosen}"
+        clicks = range(CLICKS * (len(chosen) + 1))
         odd = sorted(map(tuple, lake.table("odd").df().collect()))
-        assert odd == [(n, n * 2) for n in clicks if n % 2 == 1], f"seed {seed}, {kills}"
+        assert odd == [(n, n * 2) for n in clicks if n % 2 == 1], f"seed {seed}, {chosen}"
         digits = {row["digit"]: (row["k"], row["total"]) for row in lake.table("per_digit").df().collect()}
         assert digits == {d: (len(clicks) // 10, sum(n for n in clicks if n % 10 == d)) for d in range(10)}
 

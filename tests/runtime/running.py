@@ -17,8 +17,7 @@ import psutil
 
 PROJECT = """\
 name: running
-spark: {{master: 'local[2]', conf: {{spark.driver.memory: 1g, spark.sql.shuffle.partitions: '1',
-  spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'}}}}
+spark: {{master: 'local[2]', conf: {cold}}}
 runtime: {{lease: 5s}}
 sources: {{landing: {{type: files, path: ./landing}}, later: {{type: files, path: ./later}}}}
 topics:

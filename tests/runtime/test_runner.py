@@ -1,4 +1,4 @@
-"""A runner's life: it keeps flows, answers commands, is told things, is stopped, killed, paused and replaced."""
+"""A runner's life: it keeps flows, answers commands, is told things, is paused, replaced and stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.runtime.running import COMMAND, PROJECT, Running, jvms, land
-from tests.support import headwater
+from tests.support import COLD, headwater
 
 TOPICS = """\
   orders: {from: landing}
@@ -41,7 +41,7 @@ def state_of(root: Path, flow: str) -> dict[str, Any]:
 @pytest.mark.timeout(600)
 def test_the_life_of_a_runner(tmp_path: Path, runners: list[Running], spark: SparkSession) -> None:
     root = tmp_path
-    (root / "headwater.yml").write_text(PROJECT.format(topics=TOPICS), encoding="utf-8")
+    (root / "headwater.yml").write_text(PROJECT.format(cold=COLD, topics=TOPICS), encoding="utf-8")
     land(root, "1.json", ["a1", "a2"])
     assert state_of(root, "topics.orders")["state"] == "new"
 
@@ -94,22 +94,18 @@ def test_the_life_of_a_runner(tmp_path: Path, runners: list[Running], spark: Spa
     third.until(lambda: third.of("step", "topics.orders"))
     assert first.process.wait(5) == -signal.SIGKILL and not jvm.is_running()
 
-    # Killed: the next one needn't wait. It runs in this process, and finds what the other had left.
+    # Told to stop, it does, within seconds; nothing stays behind.
+    begun = time.monotonic()
+    third.signal(signal.SIGTERM)
+    assert third.process.wait(30) == 0 and not third.jvms()
+    print(f"stopped in {time.monotonic() - begun:.2f} s")
+    assert state_of(root, "topics.orders")["state"] == "stopped"
+
+    # The next one runs in this process, and finds what the others had left.
     land(root, "4.json", ["a6"])
-    third.signal(signal.SIGKILL)
     fourth = headwater("run", "orders", "late", "--once", "--json", "--project", root)
     assert fourth.code == 0, fourth.err
     counted = headwater("query", COUNT, "--json", "--project", root)
     assert counted.json == [{"n": 6, "ids": 6}]
     assert state_of(root, "topics.orders")["state"] == "done"
-
-    # Told to stop, it does, within seconds; nothing stays behind.
-    fifth = Running(root, "orders")
-    runners.append(fifth)
-    fifth.until(lambda: fifth.of("started", "topics.orders"))
-    begun = time.monotonic()
-    fifth.signal(signal.SIGTERM)
-    assert fifth.process.wait(30) == 0 and not fifth.jvms()
-    print(f"stopped in {time.monotonic() - begun:.2f} s")
-    assert state_of(root, "topics.orders")["state"] == "stopped"
-    assert fifth.of("done")[0]["stopped"] is True
+    assert third.of("done")[0]["stopped"] is True

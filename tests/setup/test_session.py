@@ -79,9 +79,17 @@ from headwater.spec import SparkSpec
 needs = SessionNeeds(
     ("delta",),
     (Extension("io.delta.sql.DeltaSparkSessionExtension"),),
-    {"spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog"},
+    {
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    },
 )
-spark = open_session("alone", [needs], SparkSpec(master="local[2]"), home=Path(sys.argv[1]))
+cold = {  # it lives for seconds: compiling would take most of them
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+spark = open_session("alone", [needs], SparkSpec(master="local[2]", conf=cold), home=Path(sys.argv[1]))
 frame = spark.sql("SELECT timestamp'2024-03-31 02:30:00.123456' AS at, date'0001-01-01' AS day, 'ü' AS word")
 frame.write.format("delta").save(sys.argv[2])
 worker = F.udf(lambda _: f"{sys.executable} {time.tzname[0]}")

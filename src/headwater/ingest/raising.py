@@ -6,7 +6,9 @@ The JVM says that some record of a step made it raise, and not which: the record
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -19,11 +21,43 @@ from headwater.sparkerrors import reason, without_plan
 
 MOST = 20
 """So many events of a step are told apart; beyond that the function is broken, not the events."""
+FEW = 64
+"""Up to so many records are halved by their positions, more by the hashes of these."""
 _BUCKETS = 1 << 40
 _OF_AN_EXPRESSION = re.compile(
     r"org\.apache\.spark\.Spark\w*Exception|java\.lang\.(Arithmetic|Runtime|IllegalArgument|NumberFormat)Exception"
     r"|java\.time\.\w*Exception"
 )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some records: those with hashes in a range, or the few at these positions."""
+
+    low: int = 0
+    high: int = _BUCKETS
+    positions: tuple[str, ...] | None = None
+
+    def of(self, records: DataFrame) -> DataFrame:
+        if self.positions is not None:
+            return records.where(F.col(POSITION).isin(*self.positions))
+        bucket = F.pmod(F.xxhash64(POSITION), F.lit(_BUCKETS))
+        return records.where((bucket >= self.low) & (bucket < self.high))
+
+    def listed(self, records: DataFrame) -> _Part:
+        """The same records by their positions, where they are few."""
+        if self.positions is not None:
+            return self
+        some = [row[0] for row in self.of(records).select(POSITION).limit(FEW + 1).collect()]
+        few = len(some) <= FEW or self.high - self.low == 1
+        return _Part(positions=tuple(sorted(set(some)))) if few else self
+
+    def halves(self) -> tuple[_Part, _Part]:
+        if self.positions is not None:
+            middle = len(self.positions) // 2
+            return _Part(positions=self.positions[:middle]), _Part(positions=self.positions[middle:])
+        middle = (self.low + self.high) // 2
+        return _Part(self.low, middle), _Part(middle, self.high)
 
 
 def may_be_of_an_event(error: BaseException) -> bool:
@@ -33,25 +67,26 @@ def may_be_of_an_event(error: BaseException) -> bool:
 
 def raising(records: DataFrame, shaped: Callable[[DataFrame], DataFrame]) -> dict[str, str]:
     """Positions of the records on which what is `shaped` of them raises, with what it said."""
-    bucket = F.pmod(F.xxhash64(POSITION), F.lit(_BUCKETS))
+
+    def said(part: _Part) -> str | None:
+        return _said(shaped(part.of(records)))
+
     found: dict[str, str] = {}
-    ranges = [(0, _BUCKETS)]
-    while ranges:
-        halves = []
-        for low, high in ranges:
-            part = records.where((bucket >= low) & (bucket < high))
-            message = _said(shaped(part))
-            if message is None:
-                continue
-            some = [row[0] for row in part.select(POSITION).limit(2).collect()]
-            if len(some) == 1 or high - low == 1:
-                found |= dict.fromkeys(some, message)
-            else:
-                middle = (low + high) // 2
-                halves += [(low, middle), (middle, high)]
-            if len(found) + len(halves) // 2 > MOST:
-                raise _too_many(message)
-        ranges = halves
+    message = said(_Part())
+    raised = deque([] if message is None else [(_Part(), message)])
+    while raised:
+        part, message = raised.popleft()
+        part = part.listed(records)
+        if part.positions is not None and len(part.positions) < 2:
+            found |= dict.fromkeys(part.positions, message)
+            continue
+        first, second = part.halves()
+        # Where the first half is fine, it was the second that raised, with the same words.
+        of_first = said(first)
+        of_second = message if of_first is None else said(second)
+        raised += [(half, told) for half, told in ((first, of_first), (second, of_second)) if told is not None]
+        if len(found) + len(raised) > MOST:
+            raise _too_many(message)
     return found
 
 

@@ -23,6 +23,7 @@ from headwater.errors import Code, TerminalError, Unsupported
 from headwater.flows import Intent, Landed
 from headwater.formats.base import Capability, LightTable, SparkTable
 from headwater.formats.frames import column, schema_changes
+from headwater.handover import gathered, local_frame
 from headwater.ingest.collected import has_odd, split, stamped
 from headwater.ingest.columns import CONTEXT, has_twins, known_payload
 from headwater.ingest.deduplicate import deduplicated, require_columns
@@ -30,7 +31,6 @@ from headwater.ingest.pipeline import Pipeline, Shaped
 from headwater.ingest.raising import may_be_of_an_event, raising
 from headwater.ingest.schemas import SchemaLog, SchemaVersion, hinted, joined, name_of, nullable, within
 from headwater.model import Mark, Version
-from headwater.session import gathered, local_frame
 from headwater.sources.decoding.base import POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
 from headwater.sparkerrors import reason
 from headwater.spec import layout_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SAMPLE = 1000
 """Records that the first schema is detected from."""
-LIGHT_ROWS = 10_000
+LIGHT_ROWS = 50_000
 """Up to so many records a step is collected and committed by the format's light library."""
 LIGHT_BYTES = 16 * 1024 * 1024
 WARY_STEPS = 20

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from headwater.session import local_frame
+from headwater.handover import local_frame
 from headwater.sources.postgres_cdc.spool import SCHEMA
 from headwater.storage import Files
 

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from headwater.errors import Code, IntegrityError, TerminalError
+from headwater.handover import local_frame
 from headwater.logs import get_logger
-from headwater.session import local_frame
 from headwater.sources.decoding.base import Decoder
 from headwater.sources.postgres_cdc import snapshot, tables
 from headwater.sources.postgres_cdc.acknowledged import Acknowledged

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from headwater.session import local_frame
+from headwater.handover import local_frame
 from headwater.sources.postgres import jdbc_options, quoted
 from headwater.sources.postgres_events.config import ENVELOPE, ENVELOPE_FIELDS, PostgresEventsSource
 from headwater.sources.postgres_events.cuts import Leg
