@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,16 @@ class Groups(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
     return Groups(config, log)
+
+
+@pytest.fixture(autouse=True)
+def vectorized() -> None:
+    """Hudi turns Spark's vectorized reader on or off for the whole session that plans a scan: each test starts with it
+    as it was. Without generated code Delta's scans go by it, and would take one kind of row for another."""
+    loaded = sys.modules.get("pyspark.sql")
+    running = None if loaded is None else loaded.SparkSession._instantiatedSession
+    if running is not None and running.sparkContext._jsc is not None:
+        running.conf.unset("spark.sql.parquet.enableVectorizedReader")
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,7 @@ def test_a_view_by_statements(bench: Bench) -> None:
 def test_rows_are_inserted_by_key(bench: Bench) -> None:
     assert bench.rows("INSERT INTO tables.countries VALUES ('no', 'Norway'), ('se', 'Sverige')")[0]["rows"] == 2
     assert bench.rows("INSERT INTO table('countries') (name, code) SELECT 'Sweden', 'se'")[0]["rows"] == 1
-    rows = bench.rows("SELECT * FROM countries ORDER BY code")
+    rows = bench.rows("SELECT * FROM countries WHERE code IN ('no', 'se') ORDER BY code")
     assert rows == [{"code": "no", "name": "Norway"}, {"code": "se", "name": "Sweden"}]
     problem = bench.refused("INSERT INTO countries SELECT 1")
     assert (problem["code"], problem["column"]) == ("SCHEMA_MISMATCH", 13)
