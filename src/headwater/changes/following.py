@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructType
 from sqlglot import exp
@@ -110,11 +111,8 @@ class Relation:
             return None
         if query is not None:
             near = near.showing(*(one.name for one in query.find_all(exp.Column)))
-        found = light.some(place.version, near, LIGHT_BYTES)
-        if found is None or found.num_rows > LIGHT_ROWS:
-            return None
-        stored = local_frame(self.spark, found)
-        return stored if query is None else shown(stored, query.sql(dialect="spark"))
+        stored = self._handed(light.some(place.version, near, LIGHT_BYTES))
+        return stored if stored is None or query is None else shown(stored, query.sql(dialect="spark"))
 
     def schema(self, place: Place) -> StructType:
         """Its columns; where it is now they are known without reading it."""
@@ -134,7 +132,10 @@ class Relation:
         light = self._light
         if light is None or start.version is None or end.version is None:
             return None
-        found = light.changes(start.version, end.version, LIGHT_BYTES)
+        return self._handed(light.changes(start.version, end.version, LIGHT_BYTES))
+
+    def _handed(self, found: pa.Table | None) -> DataFrame | None:
+        """Rows of this process for Spark, if they are few."""
         return None if found is None or found.num_rows > LIGHT_ROWS else local_frame(self.spark, found)
 
     @property

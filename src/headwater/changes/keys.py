@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.formats.frames import column, quoted
-from headwater.formats.near import Near, ranges
+from headwater.formats.near import PLAIN, Near, ranges
 from headwater.handover import local_frame, lying
 
 FEW = 10_000
@@ -34,7 +33,6 @@ FEW = 10_000
 LISTED = 100
 """Up to so many are sent one by one. Of more a scan is told the ranges in which they lie: planning a list of thousands
 takes longer than reading what it would have spared."""
-_PLAIN = re.compile(r"[A-Za-z0-9_ .:@/-]*")
 _EXACT = (IntegralType, StringType, DateType, DecimalType, BooleanType)
 
 
@@ -84,7 +82,7 @@ def keys_of(frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[s
     types = [field.dataType for field in distinct.schema.fields]
     if not all(_is_literal(one) for one in types):
         return Keys(tuple(names), distinct)
-    asked = [_as_literal(column(name), one) for name, one in zip(names, types, strict=True)]
+    asked = [as_literal(column(name), one) for name, one in zip(names, types, strict=True)]
     rows = distinct.select(*asked).limit(FEW + 1).collect()
     if len(rows) > FEW:
         return Keys(tuple(names), distinct)
@@ -153,7 +151,7 @@ def _is_literal(data_type: DataType) -> bool:
     return _is_instant(data_type) or isinstance(data_type, _EXACT)
 
 
-def _as_literal(value: Column, data_type: DataType) -> Column:
+def as_literal(value: Column, data_type: DataType) -> Column:
     """Instants travel as microseconds: a datetime of Python's has a zone of its own."""
     if _is_instant(data_type):
         return F.unix_micros(value.cast("timestamp"))
@@ -189,7 +187,7 @@ def _among(name: str, data_type: DataType, few: Sequence[Any]) -> Column:
 def literal(value: Any, data_type: DataType) -> str:
     """A value as SQL has it, of exactly this type."""
     if isinstance(data_type, StringType):
-        if _PLAIN.fullmatch(value):
+        if PLAIN.fullmatch(value):
             return f"'{value}'"
         return f"CAST(X'{value.encode().hex()}' AS STRING)"
     if _is_instant(data_type):

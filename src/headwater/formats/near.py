@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RANGES = 32
+PLAIN = re.compile(r"[A-Za-z0-9_ .:@/-]*")
+"""Texts that stand in a query as they are."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,7 @@ def among(rows: pa.Table, near: Near) -> pa.Table:
 
     for name in near.values:
         kind = rows.schema.field(name).type
-        wanted = pa.array(near.given(name), pa.int64()).cast(kind) if pa.types.is_timestamp(kind) else None
-        if wanted is None:
-            wanted = pa.array(near.given(name), kind)
-        found = pc.is_in(rows[name], wanted)
+        sent = pa.int64() if pa.types.is_timestamp(kind) else kind
+        found = pc.is_in(rows[name], pa.array(near.given(name), sent).cast(kind))
         rows = rows.filter(pc.or_(found, pc.is_null(rows[name])) if near.has_null(name) else found)
     return rows

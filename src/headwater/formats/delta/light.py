@@ -64,7 +64,7 @@ class DeltaLight(LightTable):
         inexact = _inexact(handle)
         if inexact:
             raise Unsupported(f"deltalake does not read {self.address} exactly: it uses {inexact}")
-        wanted = ", ".join(_quoted(name) for name in columns) if columns is not None else "*"
+        wanted = ", ".join(looking.quoted(name) for name in columns) if columns is not None else "*"
         result: Any = QueryBuilder().register("t", handle).execute(f"SELECT {wanted} FROM t")
         return as_spark(pa.RecordBatchReader.from_stream(result))
 
@@ -168,7 +168,3 @@ def _storage_options(storage: Mapping[str, Any]) -> dict[str, str] | None:
         "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http://") else "false",
     }
     return {key: value for key, value in options.items() if value}
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -15,11 +15,10 @@ from deltalake import QueryBuilder
 
 from headwater.formats.arrow import as_spark
 from headwater.formats.delta.properties import WENT
-from headwater.formats.near import Near, among, ranges
+from headwater.formats.near import PLAIN, Near, among, ranges
 from headwater.model import WEIGHT, Version
 from headwater.storage import Files
 
-_PLAIN = re.compile(r"[A-Za-z0-9_ .:@/-]*")
 _FEED = {"_change_type", "_commit_version", "_commit_timestamp"}
 
 
@@ -31,7 +30,7 @@ def some(handle: Handle, near: Near, most: int) -> pa.Table | None:
     conditions = [_condition(name, types[name], near) for name in near.values]
     if None in conditions or _bytes(handle, near) > most:
         return None
-    names = ", ".join(map(_quoted, dict.fromkeys([*near.columns, *near.values])))
+    names = ", ".join(map(quoted, dict.fromkeys([*near.columns, *near.values])))
     where = " AND ".join(f"({one})" for one in conditions)
     found: Any = QueryBuilder().register("t", handle).execute(f"SELECT {names} FROM t WHERE {where}")
     rows = as_spark(pa.RecordBatchReader.from_stream(found)).read_all()
@@ -70,21 +69,29 @@ def is_same_in_spark(kind: pa.DataType) -> bool:
 
 def _feed_bytes(files: Files, version: Version) -> int | None:
     """What the changes of a commit hold; None where they are not written down as such, or columns changed too."""
-    found = files.find(f"_delta_log/{version:020d}.json")
-    if found is None:
-        return None
-    actions: list[dict[str, Any]] = [json.loads(line) for line in found.decode().splitlines() if line]
-    if any("metaData" in one or "protocol" in one for one in actions):
+    actions = actions_of(files, version)
+    if actions is None or any("metaData" in one or "protocol" in one for one in actions):
         return None
     read = [one["cdc"] for one in actions if "cdc" in one]
     if not read:
-        if any("remove" in one and _changes_data(one["remove"]) for one in actions):
+        if takes_away(actions):
             return None
         read = [one["add"] for one in actions if "add" in one and _changes_data(one["add"])]
     # deltalake takes a path of the feed as it stands, though it is encoded.
     if any(one.get("deletionVector") or "%" in one["path"] for one in read):
         return None
     return sum(int(one["size"]) for one in read)
+
+
+def actions_of(files: Files, version: Version) -> list[dict[str, Any]] | None:
+    """What a commit did; None where the log no longer has it."""
+    found = files.find(f"_delta_log/{version:020d}.json")
+    return None if found is None else [json.loads(line) for line in found.decode().splitlines() if line]
+
+
+def takes_away(actions: Iterable[dict[str, Any]]) -> bool:
+    """Whether a commit took a file away, and not only to write its rows anew as they were."""
+    return any("remove" in one and _changes_data(one["remove"]) for one in actions)
 
 
 def _changes_data(action: dict[str, Any]) -> bool:
@@ -111,7 +118,7 @@ def _bytes(handle: Handle, near: Near) -> int:
 
 def _condition(name: str, kind: pa.DataType, near: Near) -> str | None:
     """Whether a column lies in one of the ranges; None where a value can't be written down."""
-    value = _quoted(name)
+    value = quoted(name)
     found = [f"{value} IS NULL"] if near.has_null(name) else []
     for first, last in ranges(near.given(name)):
         low, high = _literal(first, kind), _literal(last, kind)
@@ -132,8 +139,8 @@ def _literal(value: Any, kind: pa.DataType) -> str | None:
         return f"arrow_cast('{value:f}', 'Decimal128({kind.precision}, {kind.scale})')"
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
-    return f"'{value}'" if isinstance(value, str) and _PLAIN.fullmatch(value) else None
+    return f"'{value}'" if isinstance(value, str) and PLAIN.fullmatch(value) else None
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -6,8 +6,7 @@ old one, and came, with the new one. Files that both states have are not read.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -15,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.formats.delta.log import TransactionLog
+from headwater.formats.delta.looking import actions_of, takes_away
 from headwater.formats.delta.properties import MAPPING
 from headwater.formats.frames import column, diff, signed
 from headwater.model import Version
@@ -44,12 +44,8 @@ def appending(files: Files, versions: Sequence[Version]) -> int:
 
 
 def _only_adds(files: Files, version: Version) -> bool:
-    found = files.find(f"_delta_log/{version:020d}.json")
-    if found is None:
-        return False
-    actions: Iterable[dict[str, Any]] = map(json.loads, filter(None, found.decode().splitlines()))
-    # By the protocol an action that does not say so changes data.
-    return not any("remove" in action and action["remove"].get("dataChange", True) for action in actions)
+    actions = actions_of(files, version)
+    return actions is not None and not takes_away(actions)
 
 
 def _files(spark: SparkSession, snapshot: Any) -> DataFrame:

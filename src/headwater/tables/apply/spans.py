@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, StringType, TimestampType
 
-from headwater.changes.keys import literal
+from headwater.changes.keys import as_literal, literal
 from headwater.formats.frames import column, quoted
 from headwater.formats.near import RANGES
 from headwater.handover import gathered
@@ -32,7 +32,7 @@ def spans(rows: DataFrame, keys: Sequence[str], count: int, of: str) -> str | No
     types = {key: rows.schema[key].dataType for key in keys if _has_ranges(rows.schema[key].dataType)}
     if not types:
         return None
-    asked = [_told(column(key), data_type).alias(key) for key, data_type in types.items()]
+    asked = [as_literal(column(key), data_type).alias(key) for key, data_type in types.items()]
     all_of_them = count <= MANY
     found = gathered(rows.select(*asked) if all_of_them else _ends(rows.select(*asked)))
     if not found.num_rows or any(found[key].null_count for key in types):
@@ -46,11 +46,6 @@ def spans(rows: DataFrame, keys: Sequence[str], count: int, of: str) -> str | No
 
 def _has_ranges(data_type: DataType) -> bool:
     return isinstance(data_type, (IntegralType, StringType, DateType, DecimalType, TimestampType))
-
-
-def _told(value: Column, data_type: DataType) -> Column:
-    """Instants travel as microseconds: a datetime of Python's has a zone of its own."""
-    return F.unix_micros(value) if isinstance(data_type, TimestampType) else value
 
 
 def _ends(keys: DataFrame) -> DataFrame:
