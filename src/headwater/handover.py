@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 ONE_TASK = 50_000
 """Up to so many rows lie in one partition: what is made of them alone is one task, and nothing is shuffled."""
+
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 _lying: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
 
@@ -79,3 +82,50 @@ def gathered(frame: DataFrame) -> pa.Table:
         return known
     batches = frame._collect_as_arrow()
     return pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()
+
+
+class Selection:
+    """Columns that frame after frame is made of: handed over once, and selected in one call."""
+
+    def __init__(self, spark: SparkSession, columns: Sequence[Column]) -> None:
+        self._columns = _sequence(spark, [one._jc for one in columns])
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        return DataFrame(frame._jdf.select(self._columns), frame.sparkSession)
+
+
+class Additions:
+    """Columns by their names that frame after frame gets: handed over once, and added in one call."""
+
+    def __init__(self, spark: SparkSession, columns: Mapping[str, Column]) -> None:
+        self._names = _sequence(spark, list(columns))
+        self._columns = _sequence(spark, [one._jc for one in columns.values()])
+
+    def to(self, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        return DataFrame(frame._jdf.withColumns(self._names, self._columns), frame.sparkSession)
+
+
+def _sequence(spark: SparkSession, values: list[Any]) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.PythonUtils.toSeq(values)
+
+
+@contextmanager
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    """What this session runs meanwhile is not compiled first: for a few rows that takes longer than to run it."""
+    before = {key: spark.conf.get(key) for key in _INTERPRETED}
+    _set(spark, _INTERPRETED)
+    try:
+        yield
+    finally:
+        _set(spark, before)
+
+
+def _set(spark: SparkSession, values: Mapping[str, str | None]) -> None:
+    for key, value in values.items():
+        if value is not None:
+            spark.conf.set(key, value)

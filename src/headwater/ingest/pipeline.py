@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType, TimestampType
 
 from headwater.decorators import Registered
 from headwater.formats.frames import column, quoted
+from headwater.handover import Additions, Selection
 from headwater.ingest.columns import (
     CONTEXT,
     EVENT_DATE,
@@ -56,12 +57,10 @@ class _Standard:
 
     payload: StructType
     columns: list[StandardColumn]
-    values: dict[str, Column]
+    values: Additions
     problem: Column
-    odd: Column
-    """Whether something is wrong, or unknown."""
-    placeholder: Column
-    """A problem for what is odd, until it is known which."""
+    oddity: Additions
+    """Whether something is wrong, or unknown, and a problem for it until it is known which."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class _Finish:
 
     known: tuple[StructType, tuple[str, ...], bool]
     schema: StructType
-    chosen: list[Column]
+    chosen: Selection
 
 
 class Pipeline:
@@ -139,8 +138,8 @@ class Pipeline:
         df = df.withColumn(UNKNOWN, F.lit(False) if unknown is None else F.coalesce(unknown, F.lit(False)))
         # A filter would be pushed below the decoding, and everything decoded twice; metrics keep it where it is.
         df = df.observe("decoded", F.count(F.lit(1)).alias("records"))
-        standard = self._standard_of(asked)
-        df = df.withColumns(standard.values).withColumn(PROBLEM, standard.problem)
+        standard = self._standard_of(df.sparkSession, asked)
+        df = standard.values.to(df).withColumn(PROBLEM, standard.problem)
         if refused:
             df = df.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), _told_of(refused)))
         df = select(df, self.topic, self._functions, asked)
@@ -161,15 +160,14 @@ class Pipeline:
             df = df.observe("decoded", F.count(F.lit(1)).alias("records"))
         if self.selects or self._functions:  # they are shown the payload as a whole
             df = df.withColumn(EVENT, _part(F.col(EVENT), df.schema[EVENT].dataType, asked))
-        standard = self._standard_of(asked)
-        df = df.withColumns(standard.values).withColumn(UNKNOWN, standard.odd)
+        standard = self._standard_of(df.sparkSession, asked)
         # What is odd has to come through the selection, whatever can be read of it.
-        df = df.withColumn(PROBLEM, standard.placeholder)
+        df = standard.oddity.to(standard.values.to(df))
         df = select(df, self.topic, self._functions, asked)
         df, lifted = upcast(df, self._functions, asked, self.topic)
         return self._finished(df, lifted, standard.columns, stamp)
 
-    def _standard_of(self, payload: StructType) -> _Standard:
+    def _standard_of(self, spark: SparkSession, payload: StructType) -> _Standard:
         """Made once for a schema; see `JsonDecoder`."""
         if self._standard is None or self._standard.payload != payload:
             beside = StructType([*self.extras.fields, *self._hidden.fields])
@@ -180,8 +178,9 @@ class Pipeline:
                 why = F.coalesce(why, F.when(one.is_unreadable, problem(SCHEMA, told)))
             values = {**{one.name: one.value for one in columns}, SOURCE: F.lit(self._source.name)}
             odd = reduce(operator.or_, (one.is_unreadable for one in columns), F.col(UNKNOWN))
-            placeholder = F.when(F.col(UNKNOWN), problem(DECODE, "odd")).cast(PROBLEM_TYPE)
-            self._standard = _Standard(payload, columns, values, why, odd, placeholder)
+            placeholder = F.when(odd, problem(DECODE, "odd")).cast(PROBLEM_TYPE)
+            oddity = Additions(spark, {UNKNOWN: odd, PROBLEM: placeholder})
+            self._standard = _Standard(payload, columns, Additions(spark, values), why, oddity)
         return self._standard
 
     def _with_requirements(self, df: DataFrame, payload: StructType) -> DataFrame:
@@ -222,9 +221,10 @@ class Pipeline:
         mapping = self._mapping(df, payload)
         known = (payload, tuple(df.columns), stamp)
         if self._finish is None or self._finish.known != known:
-            self._finish = _Finish(known, *self._finish_of(df, payload, standard, mapping, stamp))
+            schema, chosen = self._finish_of(df, payload, standard, mapping, stamp)
+            self._finish = _Finish(known, schema, Selection(df.sparkSession, chosen))
         frame = df if mapping is None else mapping.apply(df)
-        return Shaped(frame.select(*self._finish.chosen), self._finish.schema)
+        return Shaped(self._finish.chosen.of(frame), self._finish.schema)
 
     def _finish_of(
         self,

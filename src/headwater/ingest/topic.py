@@ -23,7 +23,7 @@ from headwater.errors import Code, TerminalError, Unsupported
 from headwater.flows import Intent, Landed
 from headwater.formats.base import Capability, LightTable, SparkTable
 from headwater.formats.frames import column, schema_changes
-from headwater.handover import gathered, local_frame
+from headwater.handover import gathered, interpreted, local_frame
 from headwater.ingest.collected import has_odd, split, stamped
 from headwater.ingest.columns import CONTEXT, has_twins, known_payload
 from headwater.ingest.deduplicate import deduplicated, require_columns
@@ -165,15 +165,8 @@ class TopicTarget:
     def _commit_small(self, records: DataFrame, known: SchemaVersion, mark: Mark) -> Landed | None:
         """The few rows come to the driver, and the format's light library commits them; None where it can't."""
         assert self._light is not None
-        shaped = self._shaped(records, known, quick=True, stamp=False)
-        rows = gathered(shaped.frame)
-        if has_odd(rows):
-            shaped = self._shaped(records, known, stamp=False)
-            before = self._decoder.learnt
-            learnt = self._learnt(shaped.frame, known, mark)
-            if learnt is not known or self._decoder.learnt != before:
-                shaped = self._shaped(records, learnt, stamp=False)
-            rows = gathered(shaped.frame)
+        with interpreted(records.sparkSession):
+            shaped, rows = self._few(records, known, mark)
         self._make_room(shaped.schema)
         bad, rows = split(stamped(rows))
         rejected = 0
@@ -189,6 +182,19 @@ class TopicTarget:
             self._light = None
             return None
         return Landed(version, rows.num_rows, rejected)
+
+    def _few(self, records: DataFrame, known: SchemaVersion, mark: Mark) -> tuple[Shaped, pa.Table]:
+        """The rows of few records, here; what is new in them is learnt first."""
+        shaped = self._shaped(records, known, quick=True, stamp=False)
+        rows = gathered(shaped.frame)
+        if not has_odd(rows):
+            return shaped, rows
+        shaped = self._shaped(records, known, stamp=False)
+        before = self._decoder.learnt
+        learnt = self._learnt(shaped.frame, known, mark)
+        if learnt is not known or self._decoder.learnt != before:
+            shaped = self._shaped(records, learnt, stamp=False)
+        return shaped, gathered(shaped.frame)
 
     def _first_of_their_kind(self, rows: pa.Table, schema: StructType) -> pa.Table:
         """Deduplicated by their positions and keys alone: the rows themselves stay here."""

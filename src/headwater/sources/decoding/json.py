@@ -49,7 +49,7 @@ class JsonDecoder(Decoder):
         made = self._expressions(schema)
         if made.quick is None:
             return None
-        return records.select("*", made.event).select(*map(quoted, records.columns), quoted(EVENT), made.quick)
+        return records.withColumn(EVENT, made.event).withColumn(UNKNOWN, made.quick)
 
     def unknown(self, schema: StructType) -> Column | None:
         return self._expressions(schema).unknown
@@ -102,8 +102,8 @@ def _expressions(schema: StructType) -> _Expressions:
             F.when(broken, misfits).alias(MISFITS),
         ],
         has_unknown_keys(as_text, F.col(EVENT), schema),
-        F.from_json(as_text, asked, _OPTIONS).alias(EVENT),
-        _is_strange(schema).alias(UNKNOWN) if fields else None,
+        F.from_json(as_text, asked, _OPTIONS),
+        _is_strange(schema) if fields else None,
     )
 
 

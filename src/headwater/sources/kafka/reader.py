@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -22,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.errors import Code, TerminalError, UsageError
+from headwater.handover import Selection
 from headwater.logs import get_logger
 from headwater.sources.decoding.base import Decoder
 from headwater.sources.kafka.cluster import Cluster
@@ -146,7 +148,7 @@ class KafkaReader(Reader):
         found, losses = still_there(asked, place.ids, self._recent(asked))
         self._report(losses)
         records = self._records(found) if found else self._spark.createDataFrame([], _KAFKA)
-        rows = records.select(*self._columns())
+        rows = self._columns.of(records)
         return rows.where(F.col(RAW).isNotNull()) if self._spec.drops_tombstones else rows
 
     def _records(self, asked: list[Slice]) -> DataFrame:
@@ -174,7 +176,8 @@ class KafkaReader(Reader):
         )
         return records.coalesce(tasks) if size < LARGE and len(asked) > tasks else records
 
-    def _columns(self) -> list[Column]:
+    @cached_property
+    def _columns(self) -> Selection:
         position = F.concat_ws("/", F.col("topic"), _padded("partition", 5), _padded("offset", 20))
         columns = [
             F.col("value").alias(RAW),
@@ -186,7 +189,9 @@ class KafkaReader(Reader):
             F.col("timestamp").alias("_timestamp"),
             F.col("headers").cast(HEADERS).alias("_headers"),
         ]
-        return [*columns, F.col("key").alias(KEY_RAW)] if self._spec.key in ("avro", "protobuf") else columns
+        if self._spec.key in ("avro", "protobuf"):
+            columns.append(F.col("key").alias(KEY_RAW))
+        return Selection(self._spark, columns)
 
     # --- what the brokers have
 

@@ -18,6 +18,10 @@ ANSWER_SECONDS = 5
 SILENCE_MILLISECONDS = 20_000
 """How long Spark's tasks do; a broker that goes away in the middle of a step must not hold it for minutes."""
 
+POLLED_RECORDS = 20_000
+"""Records that a consumer hands over at once, as far as they were fetched. Spark asks the brokers for the ends of a
+partition each time, which by Kafka's default is for every 500 records."""
+
 Locate = Callable[[str], str]
 
 
@@ -28,6 +32,7 @@ def spark_options(spec: KafkaSource, flow: str, locate: Locate) -> dict[str, str
         # With a group of its own for each task Spark can't keep its consumers: it costs 200 ms a step.
         "group.id": f"headwater-{flow}",
         "isolation.level": "read_committed",
+        "max.poll.records": str(POLLED_RECORDS),
         "request.timeout.ms": str(SILENCE_MILLISECONDS),
         "default.api.timeout.ms": str(SILENCE_MILLISECONDS),
         **(_java_security(spec.security, locate) if spec.security else {}),
