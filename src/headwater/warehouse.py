@@ -102,6 +102,11 @@ class Warehouse:
         recorded = (record.name for record in self.state.relations(kind))
         return sorted({*self.project.relations(kind), *recorded})
 
+    def views(self) -> list[str]:
+        """Those that something keeps: of the project, or made by a statement. What left the project is left alone."""
+        made = (record.name for record in self.state.relations(Kind.VIEW) if record.statement is not None)
+        return sorted({*self.project.views, *made})
+
     def definition(self, kind: Kind, name: str) -> Relation:
         """What the project says of a relation, or the statement that made it."""
         found = self.project.relations(kind).get(name)

@@ -11,6 +11,8 @@ import pytest
 from headwater.formats.registry import FORMATS
 from headwater.lake import Lake
 from headwater.model import Kind
+from headwater.runtime.plans import flow_names
+from headwater.runtime.views import view_plans
 from headwater.state import RelationRecord
 from tests.support import headwater
 
@@ -153,10 +155,19 @@ def test_partitioning_is_changed_in_place_where_the_format_can(tmp_path: Path, f
 def test_what_is_gone_from_the_project_or_made_by_a_statement_is_left_alone(tmp_path: Path) -> None:
     planning = Planning(tmp_path)
     with Lake.open(tmp_path) as lake:
-        made = RelationRecord(Kind.VIEW, "by_hand", "delta", "/x", origin="statement", statement="{}")
+        made = RelationRecord(
+            Kind.VIEW, "by_hand", "delta", "/x", origin="statement", statement='{"sql": "SELECT 1 AS one"}'
+        )
         lake._warehouse.state.put(made)
     found = planning.after("views:\n" + planning.before.split("views:\n")[1], "")
     assert {name: one["action"] for name, one in found.items()} == {"views.counted": "leave"}
+    with Lake.open(tmp_path) as lake:
+        assert "views.counted" not in flow_names(lake._warehouse), "no run looks for what keeps it"
+        assert view_plans(lake._warehouse, {"topics.log"}) == []
+    (tmp_path / "headwater.yml").write_text(f"{planning.before}  by_hand: {{sql: SELECT 1 AS one}}\n", encoding="utf-8")
+    for command in (["plan"], ["run", "--once"]):
+        refused = headwater(*command, "--json", "--project", tmp_path)
+        assert refused.code == 2 and "which a statement made" in refused.err and "DUPLICATE_NAME" in refused.err
 
 
 def test_a_lake_of_an_earlier_release_is_taken_as_it_is(tmp_path: Path) -> None:

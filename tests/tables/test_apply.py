@@ -1,17 +1,12 @@
-"""Applied changes against a reference in plain Python: shuffled, doubled, cut into steps, with values left out."""
+"""How changes are applied: what is remembered for how long, what is read for them, and what can't be applied."""
 
 from __future__ import annotations
 
-import random
-from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import seed as hypothesis_seed
-from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.errors import Code, HeadwaterError, Where
@@ -19,19 +14,16 @@ from headwater.flows import Intent
 from headwater.formats.base import Surroundings
 from headwater.formats.registry import FORMATS
 from headwater.model import Mark
-from headwater.spec import Apply, Table, layout_of
+from headwater.spec import Table, layout_of
 from headwater.spec.base import placed
-from headwater.tables.apply.changes import changes_of, truncations_of
-from headwater.tables.apply.shape import SEQUENCE, Shape, shape_of
+from headwater.tables.apply.changes import truncations_of
+from headwater.tables.apply.shape import Shape, shape_of
 from headwater.tables.apply.spans import spans
-from headwater.tables.apply.step import rows_to_write
 from headwater.tables.apply.target import ApplyTarget
-from headwater.tables.apply.truncation import TRUNCATED, Truncation, collected
+from headwater.tables.apply.truncation import TRUNCATED, collected
 from headwater.warehouse import shown as as_shown
-from tests.conftest import SEED
-from tests.tables.apply_lab import Event, Reference, frame, shown, steps_of, struct, varied, workload
+from tests.tables.apply_lab import Event, Row, frame, shown
 
-WRITES = [name for name in FORMATS.names() if name != "parquet"]
 QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -53,69 +45,6 @@ def quick(spark: SparkSession) -> SparkSession:
 
 def place(key: str) -> Where:
     return Where("headwater.yml", 7, f"tables.customers.{key}")
-
-
-class Memory:
-    """A table in this process, kept by the pure step alone."""
-
-    def __init__(self, spark: SparkSession, **rules: Any) -> None:
-        self.spark = spark
-        self.shape: Shape = shape_of(Apply(keys=("id",), **rules), struct(spark), place)
-        self.keys = ["id", *([SEQUENCE] if self.shape.history else [])]
-        self.rows: dict[tuple[Any, ...], Any] = {}
-        self.truncations: list[Truncation] = []
-
-    def step(self, events: list[Event]) -> None:
-        changes = changes_of(frame(self.spark, events), self.shape, place).persist()
-        new = sorted((e for e in events if e.op == "t"), key=lambda one: one.n)
-        self.truncations += [Truncation(e.position, None, int(e.time.timestamp()) * 1_000_000) for e in new]
-        touched = {row[0] for event in events for row in (event.before, event.after) if row}
-        kept = [row for row in self.rows.values() if new or row["id"] in touched]
-        stored = self.spark.createDataFrame(kept, self.shape.stored) if kept else None
-        with ExitStack() as held:
-            held.callback(changes.unpersist)
-            written = rows_to_write(
-                changes,
-                stored,
-                self.shape,
-                held,
-                now=NOW,
-                truncations=self.truncations,
-                moved=any(event.before and event.unchanged for event in events),
-            ).collect()
-        keys = [tuple(row[key] for key in self.keys) for row in written]
-        assert len(set(keys)) == len(keys), "an upsert takes one row a key"
-        self.rows |= dict(zip(keys, written, strict=True))
-
-    def shown(self) -> set[tuple[Any, ...]]:
-        stored = self.spark.createDataFrame(list(self.rows.values()), self.shape.stored)
-        return shown(as_shown(stored, self.shape.shown))
-
-
-@hypothesis_seed(SEED)
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-@given(st.integers(0, 2**32), st.booleans(), st.sampled_from(["latest", "all"]))
-def test_every_step_gives_what_the_changes_so_far_come_to(
-    quick: SparkSession, number: int, shuffled: bool, history: Literal["latest", "all"]
-) -> None:
-    rng = random.Random(number)
-    events = workload(rng, 40, moves_with_gaps=not shuffled)
-    table, reference = Memory(quick, history=history), Reference()
-    for step in steps_of(rng, events, 3, shuffled=shuffled):
-        reference.take(step)
-        table.step(step)
-        expected = reference.latest() if history == "latest" else reference.history()
-        assert table.shown() == expected, f"{history}, shuffled {shuffled}: {step}"
-
-
-def test_soft_deletes_keep_the_last_values(quick: SparkSession, seed: int) -> None:
-    rng = random.Random(seed)
-    events = [event for event in workload(rng, 30, moves_with_gaps=False) if not event.unchanged]
-    table, reference = Memory(quick, deletes="soft"), Reference()
-    for step in steps_of(rng, events, 3, shuffled=True):
-        reference.take(step)
-        table.step(step)
-        assert table.shown() == reference.soft(), step
 
 
 class Kept:
@@ -151,50 +80,16 @@ class Kept:
         return intent, mark
 
     def shown(self) -> set[tuple[Any, ...]]:
-        return shown(as_shown(self.table.read(), self.shapes[-1].shown))
-
-
-@pytest.mark.parametrize("format", WRITES)
-def test_each_format_keeps_both_kinds_of_table(
-    quick: SparkSession, around: Surroundings, seed: int, format: str
-) -> None:
-    rng = random.Random(seed + len(format))
-    events = varied(rng, 40)
-    latest = Kept(quick, around, format, f"latest_{format}")
-    history = Kept(quick, around, format, f"history_{format}", history="all")
-    reference = Reference()
-    for step in steps_of(rng, events, 2, shuffled=True):
-        reference.take(step)
-        df = frame(quick, step)
-        intent, mark = latest.step(df)
-        history.step(df)
-        assert latest.shown() == reference.latest()
-        assert history.shown() == reference.history()
-    # A step that is done once more is none.
-    before = latest.table.version()
-    assert latest.target.landed(mark) == before
-    latest.target.commit(df, intent, mark)
-    assert latest.table.version() == before
-
-
-def test_ties_are_resolved_by_arrival_whatever_the_steps(quick: SparkSession, around: Surroundings) -> None:
-    ddl = "id bigint, v string, at bigint, _position string"
-    rows = [(1, "a", 5, "01"), (1, "b", 5, "02"), (1, "c", 4, "03"), (2, "x", 1, "04")]
-    cuts = [[rows[::-1]], [[rows[1]], [rows[0], *rows[2:]]]]
-    for number, steps in enumerate(cuts):
-        kept = Kept(quick, around, "delta", f"ties_{number}", sequence_by="at")
-        for step in steps:
-            kept.step(quick.createDataFrame(step, ddl))
-        assert kept.shown() == {(1, "b", 5), (2, "x", 1)}
+        return shown(as_shown(self.table.read(), self.shapes[-1].shown).collect())
 
 
 def test_deletes_are_remembered_for_their_time(quick: SparkSession, around: Surroundings) -> None:
     kept = Kept(quick, around, "delta", "tombstones", tombstones="1h")
-    kept.step(frame(quick, [Event(2, "i", 0, after=(1, "a", "d")), Event(5, "d", 0, before=(1, None, None))]))
-    kept.step(frame(quick, [Event(3, "u", 0, after=(1, "late", "d")), Event(4, "i", 0, after=(2, "b", "d"))]))
+    kept.step(frame(quick, [Event(2, "i", 0, after=Row(1, "a", "d")), Event(5, "d", 0, before=Row(1, None, None))]))
+    kept.step(frame(quick, [Event(3, "u", 0, after=Row(1, "late", "d")), Event(4, "i", 0, after=Row(2, "b", "d"))]))
     assert kept.shown() == {(2, "b", "d")}
     assert kept.table.read().count() == 2, "the delete is a hidden row"
-    kept.step(frame(quick, [Event(6, "u", 0, after=(2, "c", "d"))]), NOW + timedelta(hours=2))
+    kept.step(frame(quick, [Event(6, "u", 0, after=Row(2, "c", "d"))]), NOW + timedelta(hours=2))
     assert kept.table.read().count() == 1, "after its time it is not"
 
 
@@ -205,31 +100,10 @@ def test_a_new_column_of_the_topic_is_one_of_the_table(quick: SparkSession, arou
     kept.step(quick.createDataFrame([(2, 1, "b", 7)], "id bigint, n bigint, v string, more int"))
     assert kept.shown() == {(1, 1, "a", None), (2, 1, "b", 7)} and kept.shapes[-1].shown != first
     before = kept.table.landed(Mark("tables.x", 1, 0))
-    assert shown(as_shown(kept.table.read(before), kept.shapes[-1].shown)) == {(1, 1, "a")}
+    assert shown(as_shown(kept.table.read(before), kept.shapes[-1].shown).collect()) == {(1, 1, "a")}
 
 
 ROWS = "id bigint, n bigint, gone boolean, v string"
-
-
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
-def test_rows_that_tell_all_of_a_key_are_compared_with_the_stored_ones(
-    quick: SparkSession, around: Surroundings, seed: int, format: str
-) -> None:
-    rng = random.Random(seed)
-    sent = [(rng.randint(1, 8), n, rng.random() < 0.3, f"v{n}") for n in range(40)]
-    rng.shuffle(sent)
-    kept = Kept(quick, around, format, f"rows_{format}", sequence_by="n", delete_when="gone")
-    newest: dict[int, tuple[Any, ...]] = {}
-    for step in (sent[:15], sent[10:30], sent[30:]):
-        for row in sorted(step, key=lambda one: one[1]):
-            newest[row[0]] = max(newest.get(row[0], row), row, key=lambda one: one[1])
-        kept.step(quick.createDataFrame(step, ROWS))
-        assert kept.shown() == {row for row in newest.values() if not row[2]}
-    # What is older than all that is known changes nothing, and lands.
-    before = kept.shown()
-    _, mark = kept.step(quick.createDataFrame([(id_, -1, False, "old") for id_ in newest], ROWS))
-    assert kept.shown() == before
-    assert kept.target.landed(mark) is not None
 
 
 def test_compared_rows_are_deleted_after_their_time_or_at_once(quick: SparkSession, around: Surroundings) -> None:
@@ -244,6 +118,9 @@ def test_compared_rows_are_deleted_after_their_time_or_at_once(quick: SparkSessi
     assert hour.shown() == {(2, 2, False, "c")}
     hour.step(quick.createDataFrame([(2, 3, False, "d")], ROWS), NOW + timedelta(hours=2))
     assert hour.table.read().count() == 1
+    _, mark = hour.step(quick.createDataFrame([(2, -1, False, "old")], ROWS))
+    assert hour.shown() == {(2, 3, False, "d")}, "what is older than all that is known changes nothing"
+    assert hour.target.landed(mark) is not None
 
 
 def test_files_without_the_keys_of_a_step_are_not_read(quick: SparkSession, around: Surroundings) -> None:

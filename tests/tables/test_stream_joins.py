@@ -21,7 +21,7 @@ sources: {api: {type: append}}
 topics: {questions: {from: api}, answers: {from: api}}
 """
 BEGIN = datetime(2026, 1, 5, tzinfo=timezone.utc)
-JOINS = {"answered": "LEFT", "inner_": "INNER", "full_": "FULL"}
+JOINS = {"answered": "LEFT", "inner_": "INNER", "right_": "RIGHT", "full_": "FULL"}
 STEPS = 3
 
 

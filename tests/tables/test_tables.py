@@ -113,9 +113,11 @@ def test_changes_are_applied_replayed_and_restored(tmp_path: Path) -> None:
     crm.call("flow", "resume", "people")
     assert crm.run().code == 0
     assert crm.rows("people") == [(1, 3, "a3", False), (3, 5, "c", False)]
+    before = crm.call("table", "history", "people").json
     replayed = crm.call(*whole)
     assert (replayed.json["paused"], replayed.json["changes"]) == (False, 7)
     assert crm.rows("people") == [(1, 3, "a3", False), (3, 5, "c", False)]
+    assert crm.call("table", "history", "people").json[1:] == before, "it takes its place by one commit"
 
     # Back to a version: said first, done then; what came since is done again by a rebuild.
     said = crm.call(*asked)
@@ -207,8 +209,13 @@ def test_reference_tables_are_loaded_checked_and_reloaded(tmp_path: Path, monkey
     inserted = headwater(*BY_HAND[2], "--project", tmp_path)
     assert inserted.code == 0, inserted.err
     assert [(str(day), str(rate)) for day, rate in crm.rows("rates")][2:] == [("2026-01-04", "1.5000")]
-    refused = crm.call("table", "load", "people", rates)
-    assert (refused.code, problem(refused)["code"]) == (2, "USAGE")
+    misspelt = crm.call("query", "INSERT INTO tables.rates (day, rat) VALUES (DATE'2026-01-05', 1)")
+    assert (misspelt.code, problem(misspelt)["code"]) == (2, "SCHEMA_MISMATCH")
+    assert "no column 'rat'" in problem(misspelt)["message"] and "'rate'" in problem(misspelt)["hint"]
+    assert len(crm.rows("rates")) == 3 and len(crm.rows("rates")[0]) == 2, "no column is made of a wrong name"
+    for words in (["table", "load", "people", str(rates)], ["query", "INSERT INTO tables.people VALUES (1)"]):
+        refused = crm.call(*words)
+        assert (refused.code, problem(refused)["code"]) == (2, "USAGE"), words
 
 
 def test_the_table_follows_its_topic_while_both_run(tmp_path: Path) -> None:

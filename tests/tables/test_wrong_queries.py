@@ -65,6 +65,14 @@ def test_a_column_that_is_not_there_is_told_with_its_line(tmp_path: Path) -> Non
             "near 'AND'",
         ),
         ("  t:\n    sql: |\n      SELECT id\n      FROM stream(topic('event'))\n", 8, "UNKNOWN_REFERENCE", "'events'"),
+        (
+            "  t:\n    sql: |\n      SELECT e.id\n      FROM stream(topic('events')) e\n"
+            "      JOIN table('h') FOR SYSTEM_TIME AS OF e.at ON h.id = e.id\n"
+            "  h: {from: topic('events'), apply: {keys: [id], sequence_by: at, history: all}}\n",
+            9,
+            "INVALID_SQL",
+            "needs a name of its own",
+        ),
         ("  t:\n    sql: SELECT * FROM topics.events\n    watermark: {late: drop}\n", 7, "MISSING_KEY", "'column'"),
         (
             "  t:\n    sql: SELECT * FROM topics.events\n    schema: id bigint\n",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from headwater.formats.following import Followed
 from headwater.formats.locks import writing
 from headwater.formats.merging import Merging
 from headwater.formats.scanning import ParquetScan
-from headwater.model import At, DataFile, Mark, TableStats, Version
+from headwater.model import DELETED, At, DataFile, Mark, TableStats, Version
 from headwater.session import SessionNeeds
 from headwater.spec import Layout
 
@@ -193,7 +193,8 @@ class SparkTable(Followed):
             raise UsageError(Code.USAGE, f"upsert into {self.address} needs keys, and the table has none")
         if known is not None and known.newer_by and not self.merges:
             raise Unsupported(f"{self.format.title} can't compare an upsert's rows with those that are stored")
-        return self._once(mark, lambda: self._merge(self._aligned(df, deletes=True), keys, mark, known or Merging()))
+        told = replace(known or Merging(), deletes=DELETED in df.columns)
+        return self._once(mark, lambda: self._merge(self._aligned(df, deletes=True), keys, mark, told))
 
     def replace(self, df: DataFrame, mark: Mark | None = None) -> Version:
         """Make these rows the table's whole content, in one commit. `df` may read the table itself."""

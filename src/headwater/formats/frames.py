@@ -223,23 +223,26 @@ def merge_sql(target: str, source: str, columns: Sequence[str], keys: Sequence[s
     equals = "=" if known.no_nulls else "<=>"
     on = [f"{STORED_ROW}.{quoted(k)} {equals} s.{quoted(k)}" for k in keys]
     on += [f"({known.among})"] if known.among else []
-    newer = f" AND {_order('s', known.newer_by)} > {_order(STORED_ROW, known.newer_by)}" if known.newer_by else ""
+    newer = f" AND ({_comes_after(known.newer_by)})" if known.newer_by else ""
     values = [c for c in columns if c not in keys]
     update = ", ".join(f"{STORED_ROW}.{quoted(c)} = s.{quoted(c)}" for c in values or keys)
     names = ", ".join(quoted(c) for c in columns)
     inserted = ", ".join(f"s.{quoted(c)}" for c in columns)
+    # Every clause is a case that is looked at for each row of each file that is written anew.
+    delete = f"WHEN MATCHED AND s.{DELETED}{newer} THEN DELETE " if known.deletes else ""
+    there = f" AND NOT s.{DELETED}" if known.deletes else ""
     return (
-        f"MERGE INTO {target} {STORED_ROW} USING {source} s ON {' AND '.join(on)} "
-        f"WHEN MATCHED AND s.{DELETED}{newer} THEN DELETE "
+        f"MERGE INTO {target} {STORED_ROW} USING {source} s ON {' AND '.join(on)} {delete}"
         f"WHEN MATCHED{newer} THEN UPDATE SET {update} "
-        f"WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({names}) VALUES ({inserted})"
+        f"WHEN NOT MATCHED{there} THEN INSERT ({names}) VALUES ({inserted})"
     )
 
 
-def _order(of: str, columns: Sequence[str]) -> str:
-    """A struct compares its fields in turn, and never gives NULL."""
-    fields = ", ".join(f"'{at}', {of}.{quoted(name)}" for at, name in enumerate(columns))
-    return f"named_struct({fields})"
+def _comes_after(columns: Sequence[str]) -> str:
+    """Whether a new row does by the first of the columns, or by the next where it has the same value; NULL is first."""
+    new, stored = (f"{of}.{quoted(columns[0])}" for of in ("s", STORED_ROW))
+    after = f"{new} > {stored} OR ({stored} IS NULL AND {new} IS NOT NULL)"
+    return f"{after} OR ({new} <=> {stored} AND ({_comes_after(columns[1:])}))" if len(columns) > 1 else after
 
 
 def to_ddl(spark: SparkSession, schema: StructType) -> str:

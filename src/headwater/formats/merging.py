@@ -17,6 +17,8 @@ class Merging:
     Only for a table that `merges`."""
     among: str | None = None
     """SQL that every STORED_ROW with one of the keys meets: files without such rows are not read."""
+    deletes: bool = True
+    """Some rows may be deletes."""
     no_nulls: bool = False
     """No key is NULL."""
     persisted: bool = False

@@ -13,6 +13,7 @@ from headwater.project.definition import Project
 from headwater.project.transforms import inputs_of, line_of, transform_of
 from headwater.spec import Table
 from headwater.sql.references import InvalidSql, Reference, parse_query, parse_reference, references, resolve
+from headwater.sql.temporal import with_validity
 
 
 class Name(NamedTuple):
@@ -110,7 +111,11 @@ def _inputs(
             yield named(project, source, path, known)
             return
         sql = getattr(definition, "sql", None)
-        found = references(parse_query(sql)) if sql is not None else []
+        query = parse_query(sql) if sql is not None else None
+        found = references(query) if query is not None else []
+        if any(reference.temporal for reference in found):
+            assert query is not None
+            with_validity(query)
     except InvalidSql as error:
         problems.append(Problem(error.code, error.problem.message, sql_line(project, path, error.line)))
         return

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from headwater.errors import Code, UsageError
 from headwater.formats.base import Capability, Format
 from headwater.formats.registry import FORMATS
 from headwater.model import Kind
@@ -121,6 +122,8 @@ _BECAUSE: Mapping[str, str] = {
 
 def plan(project: Project, records: Iterable[RelationRecord]) -> list[Planned]:
     """Everything that differs, topics first, then each relation after what it reads; what is as it was is left out."""
+    records = list(records)
+    _check_statements(project, records)
     recorded = {Name(record.kind, record.name): record for record in records if record.origin == "project"}
     found = [
         _planned(project, name, definition, recorded.get(name))
@@ -133,6 +136,19 @@ def plan(project: Project, records: Iterable[RelationRecord]) -> list[Planned]:
         if name.name not in project.relations(name.kind)
     ]
     return [*(one for one in found if one is not None), *gone]
+
+
+def _check_statements(project: Project, records: Iterable[RelationRecord]) -> None:
+    """What a statement made is left alone, so nothing of the project can have its name."""
+    for record in records:
+        definition = project.relations(record.kind).get(record.name)
+        if record.origin == "statement" and definition is not None:
+            raise UsageError(
+                Code.DUPLICATE_NAME,
+                f"there is a {record.kind.value} '{record.name}' already, which a statement made",
+                where=definition.where,
+                hint="take another name, or drop it first: DROP MATERIALIZED VIEW",
+            )
 
 
 def _in_order(project: Project) -> list[tuple[Name, Relation]]:

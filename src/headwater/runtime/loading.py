@@ -29,7 +29,7 @@ class Loaded:
 
 def load(warehouse: Warehouse, name: str, file: str, content: bytes, *, replace: bool = False) -> Loaded:
     """Put the rows of a file into a reference table: by key where it has keys; or make them its whole content."""
-    definition = _reference(warehouse, name)
+    definition = reference(warehouse, name)
     spark = fork(warehouse.spark)
     activate(spark)
     rows = loaded(spark, file, content, definition.keys, parse_ddl(spark, definition.schema_))
@@ -38,7 +38,7 @@ def load(warehouse: Warehouse, name: str, file: str, content: bytes, *, replace:
 
 def insert(warehouse: Warehouse, name: str, rows: DataFrame) -> Loaded:
     """Put rows into a reference table; one of a key that is there takes the place of the old one."""
-    definition = _reference(warehouse, name)
+    definition = reference(warehouse, name)
     check_rows(rows, definition.keys, f"tables.{name}")
     return _put(warehouse, definition, rows, replace=False)
 
@@ -53,7 +53,8 @@ def _put(warehouse: Warehouse, definition: Table, rows: DataFrame, replace: bool
         return Loaded(name, rows.count(), write(rows))
 
 
-def _reference(warehouse: Warehouse, name: str) -> Table:
+def reference(warehouse: Warehouse, name: str) -> Table:
+    """The definition of a table that is filled by hand; another one is refused."""
     if name not in warehouse.names(Kind.TABLE):
         raise warehouse.unknown(Kind.TABLE, name)
     definition = warehouse.definition(Kind.TABLE, name)

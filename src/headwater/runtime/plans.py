@@ -52,7 +52,7 @@ def flow_names(warehouse: Warehouse) -> list[str]:
     project = warehouse.project
     topics = [flow_name(topic) for topic in project.topics]
     tables = [flow_name(table, Kind.TABLE) for table in kept_tables(project)]
-    return [*topics, *tables, *(flow_name(view, Kind.VIEW) for view in warehouse.names(Kind.VIEW))]
+    return [*topics, *tables, *(flow_name(view, Kind.VIEW) for view in warehouse.views())]
 
 
 def named(warehouse: Warehouse, name: str) -> str:

@@ -25,7 +25,7 @@ JOINED = timedelta(milliseconds=200)
 def view_plans(warehouse: Warehouse, wanted: set[str]) -> list[Plan]:
     """The views that a runner keeps: immediate and periodic ones, and those that it is told by name."""
     plans = []
-    for name in warehouse.names(Kind.VIEW):
+    for name in warehouse.views():
         definition = warehouse.definition(Kind.VIEW, name)
         assert isinstance(definition, View)
         flow = flow_name(name, Kind.VIEW)

@@ -18,10 +18,10 @@ def with_validity(query: exp.Query) -> exp.Query:
             continue
         join = table.parent
         if not isinstance(join, exp.Join):
-            raise InvalidSql("FOR SYSTEM_TIME AS OF a column stands behind a JOIN")
+            raise InvalidSql("FOR SYSTEM_TIME AS OF a column stands behind a JOIN", _line(table))
         alias = table.alias_or_name
         if not table.alias:
-            raise InvalidSql("a table with FOR SYSTEM_TIME AS OF needs a name of its own: … AS OF t k")
+            raise InvalidSql("a table with FOR SYSTEM_TIME AS OF needs a name of its own: … AS OF t k", _line(table))
         time = version.expression
         start, end = (exp.column(name, table=alias) for name in (VALID_FROM, VALID_TO))
         open_ended = exp.Is(this=end.copy(), expression=exp.null())
@@ -30,3 +30,7 @@ def with_validity(query: exp.Query) -> exp.Query:
         join.set("on", valid if join.args.get("on") is None else exp.and_(join.args["on"], valid))
         table.set("version", None)
     return query
+
+
+def _line(table: exp.Table) -> int | None:
+    return next((int(part.meta["line"]) for part in table.walk() if "line" in part.meta), None)

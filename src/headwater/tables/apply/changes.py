@@ -30,6 +30,9 @@ from headwater.tables.apply.shape import (
     no_names,
 )
 
+_ROW_BEFORE, _ROW_AFTER = "_hw_before", "_hw_after"
+"""The rows of a change, beside their columns: one of those may be called `before` too."""
+
 
 def changes_of(rows: DataFrame, shape: Shape, place: Place) -> DataFrame:
     """The changes of keys: the row's columns, SEQUENCE, TIE, GONE, UNSENT, FROM, AT."""
@@ -42,7 +45,7 @@ def changes_of(rows: DataFrame, shape: Shape, place: Place) -> DataFrame:
     flat = flat.withColumn(GONE, gone)
     if shape.captured:
         # Nobody has said that a delete is one: the row stays as it is.
-        flat = flat.where(column(GONE) | column(AFTER).isNotNull())
+        flat = flat.where(column(GONE) | column(_ROW_AFTER).isNotNull())
     values = [
         F.when(column(GONE), F.lit(None)).otherwise(column(name)).cast(shape.columns[name].dataType).alias(name)
         for name in shape.values
@@ -81,7 +84,8 @@ def _flat(rows: DataFrame, shape: Shape) -> DataFrame:
     others = [column(name) for name in shape.topic.names if name not in shape.columns.names]
     if not shape.captured:
         return rows.select(*map(column, shape.columns.names), *others)
-    return rows.select(*(_resolved(shape, name).alias(name) for name in shape.columns.names), *others)
+    told = [column(BEFORE).alias(_ROW_BEFORE), column(AFTER).alias(_ROW_AFTER)]
+    return rows.select(*(_resolved(shape, name).alias(name) for name in shape.columns.names), *others, *told)
 
 
 def _resolved(shape: Shape, name: str) -> Column:
@@ -135,7 +139,7 @@ def _may_leave_out(shape: Shape) -> bool:
 
 def _before_keys(shape: Shape) -> Column:
     known = _struct(shape.topic, BEFORE).names
-    keys = [column(BEFORE).getField(k) if k in known else F.lit(None) for k in shape.keys]
+    keys = [column(_ROW_BEFORE).getField(k) if k in known else F.lit(None) for k in shape.keys]
     pairs = zip(keys, shape.keys, strict=True)
     return F.struct(*(value.cast(shape.columns[key].dataType).alias(key) for value, key in pairs))
 
@@ -145,10 +149,10 @@ def _is_moved(shape: Shape) -> Column:
     known = _struct(shape.topic, BEFORE).names if shape.captured else []
     if not set(shape.keys) <= set(known):
         return F.lit(False)
-    was = [column(BEFORE).getField(key) for key in shape.keys]
+    was = [column(_ROW_BEFORE).getField(key) for key in shape.keys]
     sent = reduce(lambda a, b: a & b, (key.isNotNull() for key in was))
     differs = reduce(lambda a, b: a | b, (~w.eqNullSafe(column(k)) for w, k in zip(was, shape.keys, strict=True)))
-    return column(AFTER).isNotNull() & sent & differs
+    return column(_ROW_AFTER).isNotNull() & sent & differs
 
 
 def _key_struct(shape: Shape) -> StructType:

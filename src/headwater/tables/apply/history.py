@@ -8,38 +8,52 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from headwater.formats.frames import column
-from headwater.tables.apply.shape import AT, CURRENT, FIRST, GONE, LAST, SEQUENCE, TIE, UNSENT, Shape
+from headwater.tables.apply.shape import (
+    AT,
+    CURRENT,
+    FIRST,
+    GONE,
+    LAST,
+    POSITION,
+    SEQUENCE,
+    TIE,
+    UNSENT,
+    Shape,
+    no_names,
+)
 
-_IS_STORED = "stored"
-_KEPT = ("kept_from", "kept_to")
+_IS_STORED = "_hw_stored"
+_KEPT = ("_hw_kept_from", "_hw_kept_to")
+_NUMBER = "_hw_number"
 
 
 def history(changes: DataFrame, stored: DataFrame | None, shape: Shape) -> DataFrame:
     """The rows that are new or differ from what is stored."""
     every = _every_change(changes, stored, shape)
     keys = [column(key) for key in shape.keys]
-    twins = Window.partitionBy(*keys, column(SEQUENCE)).orderBy(column(TIE).desc(), column(_IS_STORED).desc())
-    every = every.withColumn("twin", F.row_number().over(twins)).where("twin = 1").drop("twin")
+    if shape.by_column:
+        every = every.withColumns({_kept(at): column(name) for at, name in enumerate(_compared(shape))})
+    every = _one_of_each_sequence(every, shape)
     in_order = Window.partitionBy(*keys).orderBy(column(SEQUENCE))
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     # Clocks may go back where sequences don't: no state begins before the one it follows.
     every = every.withColumn(FIRST, F.max(column(AT)).over(so_far))
-    filled = {name: _filled(name, shape).over(so_far).getField("value") for name in shape.values}
-    if not shape.by_column:
-        filled = {name: column(name) for name in shape.values}
+    filled = {name: column(name) for name in shape.values}
+    if shape.by_column:
+        # The newest value that was sent; a stored one that was filled in before is not.
+        filled = {name: F.last(_sent(name), ignorenulls=True).over(so_far).getField("value") for name in shape.values}
     rows = every.select(
         *keys,
         *(value.alias(name) for name, value in filled.items()),
         column(FIRST),
         F.lead(column(FIRST)).over(in_order).alias(LAST),
         *map(column, (SEQUENCE, TIE, AT, GONE)),
-        *([column(UNSENT)] if shape.by_column else []),
         *map(column, (_IS_STORED, *_KEPT)),
-        *(column(name).alias(f"_hw_kept_{at}") for at, name in enumerate(shape.comparable())),
+        *(map(column, (UNSENT, *map(_kept, range(len(_compared(shape)))))) if shape.by_column else ()),
     )
     rows = rows.withColumn(CURRENT, column(LAST).isNull() & ~column(GONE))
     return rows.where(~column(_IS_STORED) | _differs(shape)).select(*map(column, shape.stored.names))
@@ -57,14 +71,50 @@ def _every_change(changes: DataFrame, stored: DataFrame | None, shape: Shape) ->
     return every.unionByName(stored.select(*map(column, names), F.lit(True).alias(_IS_STORED), *kept))
 
 
-def _filled(name: str, shape: Shape) -> Column:
-    """The newest value that was sent; a stored one that was filled in before is not."""
-    sent = ~F.coalesce(F.array_contains(UNSENT, name), F.lit(False)) if shape.by_column else F.lit(True)
-    return F.last(F.when(sent, F.struct(column(name).alias("value"))), ignorenulls=True)
+def _one_of_each_sequence(every: DataFrame, shape: Shape) -> DataFrame:
+    twins = Window.partitionBy(*map(column, (*shape.keys, SEQUENCE)))
+    newest_first = twins.orderBy(column(TIE).desc(), column(_IS_STORED).desc())
+    if shape.by_column and shape.rules.sequence_by != POSITION:
+        every = _with_values_of_twins(every, shape, newest_first)
+    return every.withColumn(_NUMBER, F.row_number().over(newest_first)).where(column(_NUMBER) == 1).drop(_NUMBER)
+
+
+def _with_values_of_twins(every: DataFrame, shape: Shape, newest_first: WindowSpec) -> DataFrame:
+    """A change leaves out what none of those has sent that it takes the place of."""
+    and_older = newest_first.rowsBetween(Window.currentRow, Window.unboundedFollowing)
+    sent = {name: f"_hw_twin_{at}" for at, name in enumerate(shape.values)}
+    every = every.withColumns(
+        {twin: F.first(_sent(name), ignorenulls=True).over(and_older) for name, twin in sent.items()}
+    )
+    left_out = [F.when(column(twin).isNull(), F.lit(name)) for name, twin in sent.items()]
+    return every.withColumns(
+        {
+            **{
+                name: F.when(column(twin).isNotNull(), column(twin).getField("value")).otherwise(column(name))
+                for name, twin in sent.items()
+            },
+            UNSENT: F.array_compact(F.array(*left_out)) if left_out else no_names(),
+        }
+    ).drop(*sent.values())
+
+
+def _sent(name: str) -> Column:
+    """The value of a column as a struct, NULL where it was not sent."""
+    sent = ~F.coalesce(F.array_contains(UNSENT, name), F.lit(False))
+    return F.when(sent, F.struct(column(name).alias("value")))
+
+
+def _compared(shape: Shape) -> list[str]:
+    """What may change of a stored row beside its validity, where changes leave columns out."""
+    return [*shape.comparable(), UNSENT]
+
+
+def _kept(at: int) -> str:
+    return f"_hw_kept_{at}"
 
 
 def _differs(shape: Shape) -> Column:
     pairs = [(FIRST, _KEPT[0]), (LAST, _KEPT[1])]
     if shape.by_column:
-        pairs += [(name, f"_hw_kept_{at}") for at, name in enumerate(shape.comparable())]
+        pairs += [(name, _kept(at)) for at, name in enumerate(_compared(shape))]
     return reduce(lambda a, b: a | b, (~column(new).eqNullSafe(column(old)) for new, old in pairs))

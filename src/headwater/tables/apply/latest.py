@@ -18,8 +18,10 @@ from headwater.model import DELETED
 from headwater.tables.apply.shape import GONE, GONE_AT, SENT, SEQUENCE, TIE, UNSENT, Shape, order
 
 COUNT, UNORDERED = "_hw_changes", "_hw_unordered"
-_IS_STORED = "stored"
+_IS_STORED = "_hw_stored"
 _NEWEST = "_hw_newest"
+_KNOWN = "_hw_known"
+_LAST = "_hw_last"
 
 
 def latest(changes: DataFrame, stored: DataFrame | None, shape: Shape, now: datetime) -> DataFrame:
@@ -51,9 +53,9 @@ def _by_row(changes: DataFrame, stored: DataFrame | None, shape: Shape, now: dat
     """The newest change of each key, where it is newer than what is stored."""
     newest = _newest(changes, shape)
     if stored is not None:
-        known = stored.select(*map(column, shape.keys), order().alias("known"))
+        known = stored.select(*map(column, shape.keys), order().alias(_KNOWN))
         newest = newest.join(known, list(shape.keys), "left").where(
-            F.col("known").isNull() | (order() > F.col("known"))
+            column(_KNOWN).isNull() | (order() > column(_KNOWN))
         )
     return newest.select(*_stored(shape, now))
 
@@ -90,17 +92,17 @@ def _by_column(changes: DataFrame, stored: DataFrame | None, shape: Shape, now: 
     last = order(column(_IS_STORED))
     sent = {name: column(_sent(at)) for at, name in enumerate(shape.values)}
     newest = candidates.groupBy(*map(column, shape.keys)).agg(
-        F.max(last).alias("last"),
+        F.max(last).alias(_LAST),
         F.max_by(column(GONE_AT), last).alias(GONE_AT),
         *(F.max_by(column(name), by).alias(name) for name, by in sent.items()),
         *(F.max(by).alias(_sent(at)) for at, by in enumerate(sent.values())),
     )
-    winners = [F.col("last"), *(F.coalesce(one, F.col("last")) for one in sent.values())]
+    winners = [column(_LAST), *(F.coalesce(one, column(_LAST)) for one in sent.values())]
     changed = reduce(lambda a, b: a | b, (~one.getField(_IS_STORED) for one in winners))
     return newest.where(changed).select(
         *map(column, shape.columns.names),
-        F.col("last").getField(SEQUENCE).alias(SEQUENCE),
-        F.col("last").getField(TIE).alias(TIE),
+        column(_LAST).getField(SEQUENCE).alias(SEQUENCE),
+        column(_LAST).getField(TIE).alias(TIE),
         column(GONE_AT),
         _older_than_the_row(sent).cast(shape.stored[SENT].dataType).alias(SENT),
     )
@@ -124,6 +126,6 @@ def _older_than_the_row(sent: dict[str, Column]) -> Column:
     if not sent:
         return F.lit(None)
     by_name = F.map_from_arrays(F.array(*map(F.lit, sent)), F.array(*(one.getField(SEQUENCE) for one in sent.values())))
-    last = F.col("last").getField(SEQUENCE)
+    last = column(_LAST).getField(SEQUENCE)
     older = F.map_filter(by_name, lambda _, at: at.isNull() | (at < last))
     return F.when(F.size(older) > 0, older)

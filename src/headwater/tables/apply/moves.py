@@ -11,14 +11,16 @@ from pyspark.sql import functions as F
 from headwater.formats.frames import column
 from headwater.tables.apply.shape import FROM, SEQUENCE, TIE, UNSENT, Shape, no_names, order
 
+_BEFORE, _FROM_KEY, _MOVED = "_hw_before", "_hw_from_key", "_hw_moved"
+
 
 def with_moved_values(changes: DataFrame, stored: DataFrame | None, shape: Shape, held: ExitStack) -> DataFrame:
     """The changes with the values that moved along. A row that moved on within the step takes a round more."""
     while True:
         open_ = changes.where(is_open())
-        earlier = open_.select(*(column(k).alias(f"to_{k}") for k in shape.keys), column(SEQUENCE).alias("before"))
-        waits = _all([column(FROM).getField(k) == F.col(f"to_{k}") for k in shape.keys])
-        ready = open_.join(earlier, waits & (F.col("before") < column(SEQUENCE)), "left_anti")
+        earlier = open_.select(*(column(k).alias(_to(k)) for k in shape.keys), order().alias(_BEFORE))
+        waits = _all([column(FROM).getField(k) == column(_to(k)) for k in shape.keys])
+        ready = open_.join(earlier, waits & (column(_BEFORE) < order()), "left_anti")
         if ready.isEmpty():
             return changes
         changes = _taken_along(changes, ready, stored, shape).persist()
@@ -36,20 +38,20 @@ def _taken_along(changes: DataFrame, ready: DataFrame, stored: DataFrame | None,
     if stored is not None:
         written = written.unionByName(stored.select(*names, no_names().alias(UNSENT)))
     moved = ready.select(
-        *(column(k).alias(f"to_{k}") for k in shape.keys),
-        column(FROM).alias("from_key"),
-        column(SEQUENCE).alias("moved"),
+        *(column(k).alias(_to(k)) for k in shape.keys),
+        column(FROM).alias(_FROM_KEY),
+        order().alias(_MOVED),
     )
-    under = _all([F.col("from_key").getField(k) == column(k) for k in shape.keys])
-    to = [F.col(f"to_{k}") for k in shape.keys]
+    under = _all([column(_FROM_KEY).getField(k) == column(k) for k in shape.keys])
+    to = [column(_to(k)) for k in shape.keys]
     found = (
-        moved.join(written, under & (column(SEQUENCE) < F.col("moved")), "left")
-        .groupBy(*to, "moved")
+        moved.join(written, under & (order() < column(_MOVED)), "left")
+        .groupBy(*to, column(_MOVED))
         .agg(*(_newest(name).alias(f"_hw_moved_{at}") for at, name in enumerate(shape.values)))
     )
-    same = _all([column(k) == F.col(f"to_{k}") for k in shape.keys]) & (column(SEQUENCE) == F.col("moved"))
+    same = _all([column(k) == column(_to(k)) for k in shape.keys]) & order().eqNullSafe(column(_MOVED))
     joined = changes.join(found, same & is_open(), "left")
-    here = F.col("moved").isNotNull()
+    here = column(_MOVED).isNotNull()
     values = [
         F.when(here & F.array_contains(UNSENT, name), F.col(f"_hw_moved_{at}")).otherwise(column(name)).alias(name)
         for at, name in enumerate(shape.values)
@@ -66,6 +68,11 @@ def _taken_along(changes: DataFrame, ready: DataFrame, stored: DataFrame | None,
 
 def _newest(name: str) -> Column:
     return F.max_by(column(name), F.when(~F.array_contains(UNSENT, name), order()))
+
+
+def _to(key: str) -> str:
+    """The name of a key that a row has moved to, beside the one that it had."""
+    return f"_hw_to_{key}"
 
 
 def _all(conditions: list[Column]) -> Column:

@@ -95,6 +95,11 @@ class Shape:
         return found[self.rules.sequence_by].dataType
 
     @property
+    def ordered_by(self) -> tuple[str, ...]:
+        """The stored columns that one change of a key comes after another by. No two share a position."""
+        return (SEQUENCE,) if self.rules.sequence_by == POSITION else (SEQUENCE, TIE)
+
+    @property
     def times(self) -> list[str]:
         return [name for name in TIMES if name in self.topic.names]
 

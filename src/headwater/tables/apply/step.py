@@ -34,8 +34,7 @@ def rows_to_write(
     if moved:
         changes = with_moved_values(changes, stored, shape, held)
     if truncations:
-        told = truncations if shape.history else truncations[-1:]
-        changes = changes.unionByName(deletes(changes, stored, shape, told))
+        changes = changes.unionByName(deletes(changes, stored, shape, truncations))
     return history(changes, stored, shape) if shape.history else latest(changes, stored, shape, now)
 
 
@@ -47,5 +46,5 @@ def rows_to_compare(
     """
     changes = changes.withColumn(COUNT, F.lit(1))
     if truncations:
-        changes = changes.unionByName(deletes(changes, None, shape, truncations[-1:]).withColumn(COUNT, F.lit(0)))
+        changes = changes.unionByName(deletes(changes, None, shape, truncations).withColumn(COUNT, F.lit(0)))
     return newest_of(changes, shape, now)

@@ -22,7 +22,7 @@ from headwater.spec import Layout, Table
 from headwater.tables.apply.changes import changes_of
 from headwater.tables.apply.latest import COUNT, UNORDERED, expired
 from headwater.tables.apply.moves import is_open
-from headwater.tables.apply.shape import FROM, GONE_AT, SEQUENCE, TIE, Place, Shape, shape_of
+from headwater.tables.apply.shape import FROM, GONE_AT, SEQUENCE, Place, Shape, shape_of
 from headwater.tables.apply.spans import spans
 from headwater.tables.apply.step import rows_to_compare, rows_to_write
 from headwater.tables.apply.truncation import Truncation, remembered
@@ -75,7 +75,7 @@ class ApplyTarget:
         if self._table.merges and shape.by_row and not sweeps and len(every) == len(known):
             rows = _held(rows_to_compare(changes, shape, now=now, truncations=every), held)
             count, _ = self._counted(rows, shape, column(COUNT), column(UNORDERED))
-            return _Ready(rows.drop(COUNT, UNORDERED), count, newer_by=(SEQUENCE, TIE))
+            return _Ready(rows.drop(COUNT, UNORDERED), count, newer_by=shape.ordered_by)
         changes = _held(changes, held)
         count, moved = self._counted(changes, shape, F.lit(1), column(SEQUENCE).isNull().cast("int"))
         touched = self._touched(changes, shape, whole=len(every) > len(known))

@@ -12,10 +12,11 @@ from pyspark.sql.types import DataType, StringType, StructType
 
 from headwater.formats.frames import column
 from headwater.tables.apply.changes import sequence_text
-from headwater.tables.apply.shape import AT, FROM, GONE, GONE_AT, SEQUENCE, TIE, UNSENT, Shape, no_names
+from headwater.tables.apply.shape import AT, FROM, GONE, GONE_AT, SEQUENCE, TIE, UNSENT, Shape, no_names, order
 
 TRUNCATED = "truncated"
 """Where the positions of a flow hold them."""
+_FIRST, _MOMENT = "_hw_first", "_hw_moment"
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,22 @@ def collected(truncations: DataFrame) -> list[Truncation]:
 
 
 def deletes(changes: DataFrame, stored: DataFrame | None, shape: Shape, moments: Sequence[Truncation]) -> DataFrame:
-    """For each of them the deletes of the keys that had a row before it."""
-    seen = changes.select(*map(column, (*shape.keys, SEQUENCE)))
+    """The deletes of the keys that had a row before them: of each of them in a history, else of the last."""
+    seen = changes.select(*map(column, shape.keys), order().alias(_FIRST))
     if stored is not None:
         there = stored if shape.history else stored.where(column(GONE_AT).isNull())
-        seen = seen.unionByName(there.select(*map(column, (*shape.keys, SEQUENCE))))
-    first = seen.groupBy(*map(column, shape.keys)).agg(F.min(column(SEQUENCE)).alias("first"))
-    each = F.explode(F.array(*(one.column(shape.sequence) for one in moments))).alias("moment")
-    hit = first.select(*map(column, (*shape.keys, "first")), each).where("first < moment." + SEQUENCE)
+        seen = seen.unionByName(there.select(*map(column, shape.keys), order().alias(_FIRST)))
+    first = seen.groupBy(*map(column, shape.keys)).agg(F.min(column(_FIRST)).alias(_FIRST))
+    told = F.array(*(one.column(shape.sequence) for one in moments))
+    each = F.explode(told) if shape.history else F.array_max(told)
+    hit = first.select(*map(column, (*shape.keys, _FIRST)), each.alias(_MOMENT))
+    hit = hit.where(
+        column(_FIRST) < F.struct(*(column(_MOMENT).getField(name).alias(name) for name in (SEQUENCE, TIE)))
+    )
     return hit.select(
         *map(column, shape.keys),
         *(F.lit(None).cast(shape.columns[name].dataType).alias(name) for name in shape.values),
-        *(F.col("moment").getField(name).alias(name) for name in (SEQUENCE, TIE, AT)),
+        *(column(_MOMENT).getField(name).alias(name) for name in (SEQUENCE, TIE, AT)),
         F.lit(True).alias(GONE),
         (F.array(*map(F.lit, shape.values)) if shape.soft else no_names()).alias(UNSENT),
         F.lit(None).cast(StructType([shape.columns[key] for key in shape.keys])).alias(FROM),
