@@ -202,8 +202,9 @@ class IntegrityError(TerminalError):
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
     """The choice that was probably meant, if one is close."""
-    found = difflib.get_close_matches(name, sorted(choices), n=1, cutoff=0.6)
-    return found[0] if found else None
+    known = {choice.lower(): choice for choice in sorted(choices, reverse=True)}
+    found = difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.6)
+    return known[found[0]] if found else None
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

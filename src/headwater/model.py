@@ -104,9 +104,11 @@ class ColumnStats:
 
 @dataclass(frozen=True)
 class TableStats:
-    """Figures of a table at its latest version."""
+    """Figures of one version of a table."""
 
     rows: int
     bytes: int
     files: int
     columns: tuple[ColumnStats, ...] = ()
+    version: Version | None = None
+    """The one that they are of."""

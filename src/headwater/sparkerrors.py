@@ -76,4 +76,6 @@ def without_plan(message: str) -> str:
         if line.startswith(("'", "+-", ":-", "JVM stacktrace", "\tat ", "Driver stacktrace")):
             break
         kept.append(line.strip())
-    return " ".join(kept[:6])
+        if kept[-1].endswith(";"):
+            break  # what follows is the plan, whatever its first word
+    return " ".join(kept[:6]).removesuffix(";")

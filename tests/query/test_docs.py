@@ -38,4 +38,5 @@ def test_the_examples(spark: SparkSession, tmp_path: Path, capsys: pytest.Captur
             exec(compile(body, str(PAGE), "exec"), {})
     finally:
         os.chdir(before)
-    assert "duckdb" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "duckdb" in printed and "distinct=1" in printed and "  statistics  of version " in printed

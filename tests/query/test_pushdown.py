@@ -23,6 +23,7 @@ from headwater.query.explained import TableRead
 from headwater.query.explaining import explain
 from headwater.warehouse import Warehouse
 from tests.query.events import DAYS, FILES, ROWS, events
+from tests.support import headwater
 
 ALL = DAYS * FILES
 
@@ -144,14 +145,34 @@ def test_estimates_come_from_bounds(lake: Warehouse) -> None:
 
 
 def test_what_is_left_of_the_tables_decides_on_the_engine(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a table of 64 GiB would be: a query of all of it is Spark's, one whose conditions leave little is not."""
+    """As a table of 64 GiB would be: a query of all of it is Spark's, one that needs few rows or columns is not."""
     most = read(lake, "SELECT id FROM events WHERE day = '2024-05-01'").bytes_all
     monkeypatch.setattr(choosing, "LARGE_SCAN", (most or 0) // 2)
     assert (
         answer(lake, "SELECT name FROM events WHERE day = '2024-05-03'", engine="duckdb").arrow().num_rows == 2 * ROWS
     )
+    assert answer(lake, "SELECT name FROM events WHERE name <> 'x'", engine="duckdb").arrow().num_rows == ALL * ROWS
     with pytest.raises(Refused, match="which Spark can spread"):
-        answer(lake, "SELECT name FROM events WHERE name <> 'x'", engine="duckdb")
+        answer(lake, "SELECT * FROM events WHERE name <> 'x'", engine="duckdb")
+
+
+def test_columns_with_one_name_are_told_apart(lake: Warehouse) -> None:
+    sql = "SELECT a.id, b.id, 1 AS id_2 FROM events a LEFT JOIN events b ON a.id = b.id AND b.id < 5 WHERE a.id = 7"
+    result = answer(lake, sql, engine="duckdb")
+    assert result.rows() == list(result) == [{"id": 7, "id_3": None, "id_2": 1}]
+    assert result.columns == result.arrow().column_names == ["id", "id_3", "id_2"] == result.polars().columns
+    printed = headwater("query", sql, "--output", "csv", "--project", lake.project.root)
+    assert printed.out.split() == ["id,id_3,id_2", "7,,1"]
+
+
+def test_hundreds_of_conditions(lake: Warehouse) -> None:
+    """As programs write them, each inside the one before it."""
+    for word, sign, rows in (("OR", "=", 400), ("AND", "<>", ALL * ROWS - 400)):
+        chain = f" {word} ".join(f"id {sign} {n}" for n in range(400))
+        assert explain(lake, f"SELECT id FROM events WHERE {chain}").engine == "duckdb"
+        assert answer(lake, f"SELECT id FROM events WHERE {chain}", engine="duckdb").arrow().num_rows == rows
+    with pytest.raises(Refused, match="nested too deeply"):
+        answer(lake, f"SELECT {' || '.join(['name'] * 400)} AS long FROM events", engine="duckdb")
 
 
 def test_a_table_is_opened_once_and_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

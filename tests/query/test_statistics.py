@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headwater.query import statistics
+from headwater.model import Kind
+from headwater.query import broadcasting
 from headwater.query.answering import answer
 from headwater.query.explaining import explain
+from headwater.runtime.files import RelationFiles
 from headwater.spec import Layout, ParquetOptions
 from tests.query.events import DAYS, FILES, ROWS, events
 from tests.query.lab import fill, project
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from headwater.warehouse import Warehouse
 
 SCHEMA = "id int, day date, word string"
 JOIN = (
@@ -37,7 +41,7 @@ def test_a_join_is_broadcast_by_what_its_conditions_leave(
     plain = answer(lake, JOIN)
     assert plain.engine == "spark" and "reverse" in plain.reason
     assert "SortMergeJoin" in plain.df._jdf.queryExecution().executedPlan().toString()
-    monkeypatch.setattr(statistics.small_parts, "__defaults__", (3000,))
+    monkeypatch.setattr(broadcasting.small_parts, "__defaults__", (3000,))
     small = answer(lake, JOIN)
     assert "BroadcastHashJoin" in small.df._jdf.queryExecution().executedPlan().toString()
     assert sorted(row["id"] for row in small) == sorted(row["id"] for row in plain)
@@ -69,7 +73,21 @@ def test_spark_tells_what_it_has_read(spark: SparkSession, tmp_path: Path, forma
     forced = explain(lake, "SELECT id FROM things WHERE id < 5", engine="spark")
     assert forced.engine == "spark" and forced.reason == "it was asked for" and not forced.analyzed
     assert forced.tables[0].conditions == ("id < 5",)
+    _gathers_statistics(lake, "word = 'word 3'", 2, 3)
     lake.close()
+
+
+def _gathers_statistics(lake: Warehouse, condition: str, guessed: int | None, estimated: int) -> None:
+    """What is gathered of a column takes the place of a guess, in either engine."""
+    sql = f"SELECT id FROM things WHERE {condition}"
+    (before,) = explain(lake, sql, engine="duckdb").tables
+    version = RelationFiles(lake, Kind.TABLE, "things").stats().version
+    (after,) = explain(lake, sql, engine="duckdb").tables
+    (by_spark,) = explain(lake, sql, engine="spark").tables
+    assert (before.rows_estimated, before.statistics_version) == (guessed, None)
+    for table in (after, by_spark):
+        assert (table.rows_estimated, table.statistics_version) == (estimated, version) == (estimated, table.version)
+        assert table.rows_all is not None
 
 
 @pytest.mark.parametrize("format", ["hudi", "paimon"])
@@ -95,6 +113,7 @@ def test_row_groups_of_files_that_only_spark_knows(spark: SparkSession, tmp_path
     assert order.changed and [one.rows_all for one in order.relations] == [3000, 3000, 3000]
     light = explain(lake, sql, engine="duckdb", analyze=True)
     assert light.rows == 50 and any("row groups  not known: the rows came through" in line for line in light.lines())
+    _gathers_statistics(lake, "id < 600 AND word IS NOT NULL", None, 600)
     lake.close()
 
 

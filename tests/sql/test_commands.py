@@ -182,6 +182,16 @@ def test_statistics_of_columns_and_files(bench: Bench) -> None:
     assert "distinct" in bench.do("parquet", "stats", "events").out
 
 
+def test_statistics_are_of_the_columns_that_people_see(bench: Bench) -> None:
+    made = bench.do("mv", "create", "kinds", "SELECT event_id AS `the id`, count(*) AS n FROM events GROUP BY 1")
+    assert made.code == 0, made.err
+    found = bench.do("parquet", "stats", "mv('kinds')", "--json").json
+    assert [column["column"] for column in found["columns"]] == ["the id", "n"]
+    assert all(column["bytes"] > 0 for column in found["columns"])
+    refused = bench.do("parquet", "compact", "events", "--target-file-size", "0")
+    assert (refused.code, "INVALID_VALUE" in refused.err) == (2, True)
+
+
 def test_schemas(bench: Bench) -> None:
     columns = {one["name"]: one["type"] for one in bench.do("parquet", "schema", "events", "--json").json}
     assert (columns["amount"], columns["event_timestamp"]) == ("bigint", "timestamp")
@@ -206,6 +216,8 @@ def test_a_copy_in_another_layout(bench: Bench, tmp_path: Path) -> None:
         assert lake.foreign("parquet", path=str(to)).read().count() == 3
     again = bench.do("parquet", "convert", "events", "--to", str(to), "--json")
     assert again.code == 2 and "ALREADY_EXISTS" in again.err
+    named = bench.do("parquet", "convert", "events", "--to", "copies.events")
+    assert named.code == 2 and "say --to ./copies.events" in named.err
     assert (
         "brotli" in bench.do("parquet", "convert", "events", "--to", str(tmp_path / "b"), "--compression", "brotli").err
     )

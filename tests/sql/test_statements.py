@@ -95,6 +95,9 @@ def test_an_export_is_checked_and_explained(bench: Bench) -> None:
     assert (problem["code"], problem["hint"]) == ("UNKNOWN_COLUMN", "did you mean 'event_type'?")
 
 
+NOON = "write 2026-10-17 or 2026-10-17 12:30:00"
+
+
 @pytest.mark.parametrize(
     ("sql", "code", "hint", "caret"),
     [
@@ -104,6 +107,9 @@ def test_an_export_is_checked_and_explained(bench: Bench) -> None:
         ("SELECT e.usr FROM events e", "UNKNOWN_COLUMN", "did you mean 'user'?", "e.usr"),
         ("SELECT lenth(user) FROM events", "UNKNOWN_FUNCTION", "did you mean 'length'?", "lenth(user"),
         ("SELECT amount + array(1) FROM events", "INVALID_SQL", None, "amount + array(1)"),
+        ("SELECT 1 FROM\n  Topics.EVENTS", "UNKNOWN_REFERENCE", "did you mean 'events'?", "EVENTS"),
+        ("SELECT 1 FROM events VERSION AS OF -1", "INVALID_SQL", None, "1"),
+        ("SELECT 1\nFROM events TIMESTAMP AS OF 'noon'", "INVALID_VALUE", NOON, "'noon'"),
     ],
 )
 def test_errors_point_into_the_statement(bench: Bench, sql: str, code: str, hint: str | None, caret: str) -> None:
@@ -115,6 +121,11 @@ def test_errors_point_into_the_statement(bench: Bench, sql: str, code: str, hint
     shown = bench.do("query", sql)
     assert shown.code == 2
     assert under.strip() in shown.err
+
+
+def test_what_spark_says_is_told_without_its_plan(bench: Bench) -> None:
+    message = bench.refused("SELECT event_type, amount FROM events GROUP BY event_type")["message"]
+    assert message.startswith("[MISSING_AGGREGATION]") and message.endswith("is returned.") and "#" not in message
 
 
 def test_a_query_is_explained(bench: Bench) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
@@ -86,8 +87,27 @@ COLUMNS = ("columns", ["name", "type"], None)
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, default=plain, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_text(value, indent=2) + "\n")
     sys.stdout.flush()
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON that every program reads, whatever is in it."""
+    try:
+        return json.dumps(value, default=plain, indent=indent, ensure_ascii=False, allow_nan=False)
+    except (ValueError, TypeError):
+        return json.dumps(_with_words(value), default=plain, indent=indent, ensure_ascii=False)
+
+
+def _with_words(value: Any) -> Any:
+    """JSON has no NaN and no infinity, and keys are texts: their names stand for them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else shown(key): _with_words(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_words(inner) for inner in value]
+    return value
 
 
 def print_line(text: str) -> None:

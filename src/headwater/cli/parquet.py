@@ -31,7 +31,7 @@ def stats(
     target: Target = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the files hold, per column or per file."""
+    """Show what the files hold, per column or per file; what is found of columns is kept for planning queries."""
     with Lake.open(project, target) as lake:
         if files:
             columns = ["path", "rows", "bytes", "row_groups", "compression", "partition"]
@@ -43,7 +43,10 @@ def stats(
         return
     columns = ["column", "type", "nulls", "distinct", "min", "max", "bytes"]
     show_records([asdict(column) for column in found.columns], columns, as_json=False)
-    note(f"{found.rows} rows in {found.files} files, {format_size(found.bytes)}; distinct values are an estimate")
+    note(
+        f"{found.rows} rows in {found.files} files, {format_size(found.bytes)}; distinct values are an estimate; "
+        "kept, and queries are planned by it from now on"
+    )
 
 
 @app.command()
@@ -115,6 +118,9 @@ def convert(
 
 def _size(text: str | None) -> int | None:
     try:
-        return None if text is None else parse_size(text)
+        size = None if text is None else parse_size(text)
     except ValueError as error:
         raise UsageError(Code.INVALID_VALUE, str(error)) from None
+    if size == 0:
+        raise UsageError(Code.INVALID_VALUE, "a size of 0 holds nothing", hint="leave it out for the default")
+    return size

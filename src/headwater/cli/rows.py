@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
-import math
 import sys
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Literal
 
-from headwater.cli.output import note, plain, show_records, shown
+from headwater.cli.output import json_text, note, plain, show_records, shown
 from headwater.errors import Code, UsageError
 from headwater.query.result import Result
 
@@ -72,21 +70,7 @@ def _parquet(result: Result) -> None:
 
 def line_of(row: Mapping[str, Any]) -> str:
     """A row as one line of JSON."""
-    try:
-        return json.dumps(row, default=plain, ensure_ascii=False, allow_nan=False)
-    except (ValueError, TypeError):
-        return json.dumps(_with_words(row), default=plain, ensure_ascii=False)
-
-
-def _with_words(value: Any) -> Any:
-    """JSON has no NaN and no infinity, and keys are texts: their names stand for them."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {key if isinstance(key, str) else shown(key): _with_words(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_with_words(inner) for inner in value]
-    return value
+    return json_text(row)
 
 
 def _cell(value: Any) -> Any:

@@ -9,6 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
 
+from headwater.formats.base import Capability
 from headwater.formats.footers import column_bytes
 from headwater.formats.frames import column
 from headwater.model import ColumnStats, TableStats
@@ -18,13 +19,18 @@ if TYPE_CHECKING:
     from headwater.formats.base import SparkTable
 
 
-def table_stats(table: SparkTable, sizes: Mapping[str, int] | None = None) -> TableStats:
+def table_stats(
+    table: SparkTable, sizes: Mapping[str, int] | None = None, named: Mapping[str, str] | None = None
+) -> TableStats:
     """Exact rows, nulls, min and max of the latest version, an estimate of distinct values.
 
-    `sizes` are the columns' bytes where the table's own metadata has them; else the footers tell.
+    `sizes` are the columns' bytes where the table's own metadata has them; else the footers tell, by the names that
+    columns are `named` in files.
     """
-    files = table.files()
-    fields = table.schema().fields
+    version = table.version()
+    at = version if table.format.can(Capability.TIME_TRAVEL) else None
+    files, rows = table.files(at), table.read(at)
+    fields = rows.schema.fields
     wanted: list[Column] = [F.count(F.lit(1)).alias("rows")]
     for i, f in enumerate(fields):
         wanted.append(F.count(F.when(column(f.name).isNull(), 1)).alias(f"nulls_{i}"))
@@ -32,7 +38,7 @@ def table_stats(table: SparkTable, sizes: Mapping[str, int] | None = None) -> Ta
             wanted.append(F.approx_count_distinct(column(f.name)).alias(f"distinct_{i}"))
             wanted.append(F.min(column(f.name)).alias(f"min_{i}"))
             wanted.append(F.max(column(f.name)).alias(f"max_{i}"))
-    found = table.read().agg(*wanted).first()
+    found = rows.agg(*wanted).first()
     assert found is not None
     values = found.asDict()
     if sizes is None:
@@ -46,11 +52,11 @@ def table_stats(table: SparkTable, sizes: Mapping[str, int] | None = None) -> Ta
             distinct=values.get(f"distinct_{i}"),
             min=values.get(f"min_{i}"),
             max=values.get(f"max_{i}"),
-            bytes=sizes.get(f.name),
+            bytes=sizes.get(f.name if named is None else named.get(f.name, f.name)),
         )
         for i, f in enumerate(fields)
     )
-    return TableStats(values["rows"], sum(file.bytes for file in files), len(files), columns)
+    return TableStats(values["rows"], sum(file.bytes for file in files), len(files), columns, version)
 
 
 def _comparable(data_type: DataType) -> bool:

@@ -55,6 +55,10 @@ class TableRead:
     bytes_estimated: int | None = None
     bytes: int | None = None
     """Of the columns that are read in the row groups that are read."""
+    statistics_version: Version | None = None
+    """At which statistics of its columns were gathered."""
+    statistics_unused: str = ""
+    """Why the estimates do without them."""
 
     def lines(self) -> Iterator[str]:
         version = "" if self.version is None else f" version {self.version}"
@@ -78,6 +82,9 @@ class TableRead:
             yield f"  row groups  {_told(self.row_groups)} of {self.row_groups_all}{skipped}"
         elif self.row_groups_unknown:
             yield f"  row groups  not known: {self.row_groups_unknown}"
+        if self.statistics_version is not None:
+            unused = f", not used: {self.statistics_unused}" if self.statistics_unused else ""
+            yield f"  statistics  of version {self.statistics_version}{unused}"
         estimate = "" if self.rows_estimated is None else f", estimated {self.rows_estimated}"
         actual = "" if self.rows is None else f", came out {self.rows}"
         if self.rows_all is not None or estimate or actual:
@@ -95,10 +102,12 @@ class Joined:
     name: str
     rows_all: int
     rows_estimated: int
+    statistics_version: Version | None = None
+    """At which statistics of its columns were gathered, where they are used."""
 
     def __str__(self) -> str:
         left = f"{self.rows_estimated} of " if self.rows_estimated != self.rows_all else ""
-        return f"{self.name} ({left}{self.rows_all} rows)"
+        return f"{self.name} ({left}{self.rows_all} rows{_by_statistics(self.statistics_version)})"
 
 
 @dataclass(frozen=True)
@@ -135,6 +144,12 @@ class Broadcast:
     relation: str
     bytes_all: int
     bytes: int
+    statistics_version: Version | None = None
+    """Whose statistics say so; None: partitions and bounds prove it."""
+
+    def line(self) -> str:
+        by = _by_statistics(self.statistics_version)
+        return f"broadcast: {self.relation}: its conditions leave {self.bytes} of {self.bytes_all} bytes{by}"
 
 
 @dataclass(frozen=True)
@@ -183,8 +198,7 @@ class Explained:
         for table in self.tables:
             found += table.lines()
         found += [order.line() for order in self.joins]
-        for one in self.broadcasts:
-            found.append(f"broadcast: {one.relation}: its conditions leave {one.bytes} of {one.bytes_all} bytes")
+        found += [one.line() for one in self.broadcasts]
         if self.view is not None:
             state = "fresh" if self.view.fresh else "not fresh"
             found.append(f"view: mv('{self.view.view}') could answer it; {state}: {self.view.why}")
@@ -207,6 +221,10 @@ def _sum(parts: Iterable[int | None]) -> int | None:
 
 def _told(number: int | None) -> str:
     return "?" if number is None else str(number)
+
+
+def _by_statistics(version: Version | None) -> str:
+    return "" if version is None else f", by statistics of version {version}"
 
 
 def _why(*reasons: tuple[str, int | None]) -> str:

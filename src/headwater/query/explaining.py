@@ -11,8 +11,9 @@ from headwater.query.counting import count, distinct
 from headwater.query.duckdb.choosing import REASON, Chosen, Plan, plan
 from headwater.query.duckdb.scans import Scan
 from headwater.query.duckdb.terms import Origin, Refused
-from headwater.query.estimating import bytes_read, rows_left
+from headwater.query.estimating import bytes_read, rows_left, share_left
 from headwater.query.explained import Explained, Offer, Stage, TableRead
+from headwater.query.gathered import Statistics
 from headwater.query.limits import Limits, Stopping
 from headwater.query.predicates import describe
 from headwater.warehouse import Warehouse
@@ -48,7 +49,7 @@ def explain(
     planned = Stage("choose and translate", time.perf_counter() - begun)
     if found is not None and engine != "spark":
         try:
-            return _by_duckdb(found, planned, offer, analyze, limits, stopping)
+            return _by_duckdb(found, planned, offer, analyze, limits, stopping, Statistics(warehouse))
         except Refused as refused:
             if engine == "duckdb":
                 raise
@@ -61,9 +62,15 @@ def explain(
 
 
 def _by_duckdb(
-    found: Plan, planned: Stage, offer: Offer | None, analyze: bool, limits: Limits, stopping: Stopping
+    found: Plan,
+    planned: Stage,
+    offer: Offer | None,
+    analyze: bool,
+    limits: Limits,
+    stopping: Stopping,
+    statistics: Statistics,
 ) -> Explained:
-    tables = tuple(table_read(one) for one in found.scans)
+    tables = tuple(table_read(one, statistics) for one in found.scans)
     if not analyze:
         return Explained("duckdb", REASON, tables, view=offer, stages=(planned,), plan=found.text)
     from headwater.query.duckdb.profiling import profiled
@@ -86,9 +93,10 @@ def _by_duckdb(
     )
 
 
-def table_read(one: Chosen) -> TableRead:
+def table_read(one: Chosen, statistics: Statistics) -> TableRead:
     """What is known of a scan before it is run."""
     reading, scan = one.scan.reading, one.scan
+    gathered, fitted = statistics.found(reading), statistics.of(reading)
     found = TableRead(
         relation=f"{reading.kind.plural}.{reading.name}",
         format=reading.format,
@@ -97,9 +105,14 @@ def table_read(one: Chosen) -> TableRead:
         columns=tuple(scan.columns),
         columns_all=len(reading.schema.names),
         conditions=tuple(conditions(scan)),
+        statistics_version=None if gathered is None else gathered.version,
+        statistics_unused="" if gathered is None else gathered.unfit,
     )
     if reading.files is None:
-        return found
+        if fitted is None:
+            return found
+        rows = round(fitted.rows * share_left(scan, fitted))
+        return replace(found, rows_all=fitted.rows if fitted.exact else None, rows_estimated=rows)
     files = reading.files
     return replace(
         found,
@@ -110,9 +123,9 @@ def table_read(one: Chosen) -> TableRead:
         files_pruned_by_partition=one.by_partition,
         files_pruned_by_bounds=one.by_bounds,
         rows_all=files.rows,
-        rows_estimated=rows_left(one),
+        rows_estimated=rows_left(one, fitted),
         bytes_all=files.bytes,
-        bytes_estimated=bytes_read(one),
+        bytes_estimated=bytes_read(one, fitted),
     )
 
 

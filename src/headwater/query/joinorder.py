@@ -15,8 +15,9 @@ from headwater.errors import HeadwaterError
 from headwater.model import Kind
 from headwater.query.duckdb.choosing import Chosen
 from headwater.query.duckdb.scans import Scan
-from headwater.query.estimating import rows_left, share_left, values
+from headwater.query.estimating import nulls, rows_left, share_left, values
 from headwater.query.explained import Joined, JoinOrder
+from headwater.query.gathered import Fitted, Statistics
 from headwater.query.statistics import RANGE
 from headwater.spec.relations import Table
 from headwater.sql.joining import Chain, Link, chains
@@ -29,7 +30,9 @@ GAIN = 0.8
 """Another order is taken where it is thought to have less than this share of the rows: estimates are what they are."""
 
 
-def ordered(warehouse: Warehouse, query: exp.Query, scans: Iterable[Scan]) -> tuple[exp.Query, tuple[JoinOrder, ...]]:
+def ordered(
+    warehouse: Warehouse, query: exp.Query, scans: Iterable[Scan], statistics: Statistics
+) -> tuple[exp.Query, tuple[JoinOrder, ...]]:
     """The query with its joins in a better order, where one is known; and what was decided of each."""
     known = {scan.place: scan for scan in scans}
     copied = query.copy()
@@ -46,7 +49,7 @@ def ordered(warehouse: Warehouse, query: exp.Query, scans: Iterable[Scan]) -> tu
     found: list[JoinOrder] = []
     moved = False
     for chain in list(chains(copied, columns)):
-        order, told = _decided(warehouse, chain, [scan_of(table) for table in chain.tables])
+        order, told = _decided(warehouse, chain, [scan_of(table) for table in chain.tables], statistics)
         found.append(told)
         if order != tuple(range(len(chain.tables))):
             chain.put(order)
@@ -54,13 +57,15 @@ def ordered(warehouse: Warehouse, query: exp.Query, scans: Iterable[Scan]) -> tu
     return (copied if moved else query), tuple(found)
 
 
-def _decided(warehouse: Warehouse, chain: Chain, scans: Sequence[Scan | None]) -> tuple[tuple[int, ...], JoinOrder]:
+def _decided(
+    warehouse: Warehouse, chain: Chain, scans: Sequence[Scan | None], statistics: Statistics
+) -> tuple[tuple[int, ...], JoinOrder]:
     written = tuple(range(len(chain.tables)))
     if len(written) > MOST:
         return written, JoinOrder(chain.names, reason=f"more than {MOST} relations are joined as they are written")
     figures = []
     for name, scan in zip(chain.names, scans, strict=True):
-        figure = None if scan is None else _figure(warehouse, name, scan)
+        figure = None if scan is None else _figure(warehouse, name, scan, statistics)
         if figure is None:
             return written, JoinOrder(chain.names, reason=f"how many rows '{name}' has is not known without reading it")
         figures.append(figure)
@@ -69,7 +74,7 @@ def _decided(warehouse: Warehouse, chain: Chain, scans: Sequence[Scan | None]) -
     as_is = sizes.cost(sizes.as_spark_would(written))
     order = best if least < GAIN * as_is else written
     cost = least if order == best else as_is
-    relations = tuple(Joined(figures[at].name, figures[at].all, figures[at].left) for at in order)
+    relations = tuple(figures[at].told() for at in order)
     return order, JoinOrder(chain.names, relations, round(cost), round(as_is))
 
 
@@ -84,21 +89,34 @@ class _Figure:
     scan: Scan
     key: str | None
     """The column that tells its rows apart."""
+    gathered: Fitted | None
+    """Statistics of its columns."""
 
     def values(self, column: str) -> int | None:
-        return self.all if self.key == column.lower() else values(self.scan, column)
+        return self.all if self.key == column.lower() else values(self.scan, column, self.gathered)
+
+    def present(self, column: str) -> float:
+        """The share of rows that an equality can hold for."""
+        return 1 - nulls(self.scan, column, self.gathered)
+
+    def told(self) -> Joined:
+        return Joined(self.name, self.all, self.left, None if self.gathered is None else self.gathered.version)
 
 
-def _figure(warehouse: Warehouse, name: str, scan: Scan) -> _Figure | None:
+def _figure(warehouse: Warehouse, name: str, scan: Scan, statistics: Statistics) -> _Figure | None:
     reading = scan.reading
+    gathered = statistics.of(reading)
     if reading.files is not None:
-        every, left = reading.files.rows, rows_left(Chosen(scan, *scan.chosen()))
+        every, left = reading.files.rows, rows_left(Chosen(scan, *scan.chosen()), gathered)
     else:
-        every = _counted(warehouse, scan)
-        left = None if every is None else round(every * share_left(scan))
+        every = None if gathered is not None and gathered.exact else _counted(warehouse, scan)
+        if every is None and gathered is not None:
+            every = gathered.rows
+        gathered = statistics.of(reading, every)
+        left = None if every is None else round(every * share_left(scan, gathered))
     if every is None or left is None:
         return None
-    return _Figure(name, every, left, scan, _key(warehouse, reading.kind, reading.name))
+    return _Figure(name, every, left, scan, _key(warehouse, reading.kind, reading.name), gathered)
 
 
 def _counted(warehouse: Warehouse, scan: Scan) -> int | None:
@@ -185,13 +203,15 @@ def _shares(figures: Sequence[_Figure], links: Iterable[Link]) -> list[tuple[fro
     found: list[tuple[frozenset[int], float]] = []
     spent: dict[frozenset[int], float] = {}
     for link in links:
-        share = RANGE
+        share, present = RANGE, 1.0
         if link.equal is not None:
             sides = [(figures[at], figures[at].values(column)) for at, column in link.equal]
             counts = [count for _, count in sides if count is not None]
             share = 1 / max(1, max(counts) if counts else min(figure.all for figure, _ in sides))
+            for at, column in link.equal:
+                present *= figures[at].present(column)
         before = spent.get(link.of, 1.0)
         least = 1 / max(1, max(figures[at].all for at in link.of))
         spent[link.of] = max(least, before * share)
-        found.append((link.of, spent[link.of] / before))
+        found.append((link.of, present * spent[link.of] / before))
     return found

@@ -23,6 +23,8 @@ class Bounds:
     max: Any = None
     nulls: int | None = None
     rows: int | None = None
+    distinct: int | None = None
+    """How many values are expected; it rules nothing out."""
 
     @property
     def all_null(self) -> bool:

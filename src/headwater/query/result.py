@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -83,7 +83,9 @@ class Result:
         """Names and types; every column may have NULLs, as far as a reader is concerned."""
         import pyarrow as pa
 
-        return pa.schema([pa.field(f.name, _open_to_nulls(f.type)) for f in self._answer.schema])
+        found = self._answer.schema
+        names = told_apart(found.names)
+        return pa.schema([pa.field(name, _open_to_nulls(f.type)) for name, f in zip(names, found, strict=True)])
 
     @property
     def columns(self) -> list[str]:
@@ -145,7 +147,7 @@ class Result:
             self._fresh = True  # nothing has been read of it
             return list(self)
         self._stopping.check()
-        names = self._answer.schema.names
+        names = self.columns
         return [dict(zip(names, values, strict=True)) for values in at_once]
 
     def arrow(self) -> pa.Table:
@@ -174,6 +176,17 @@ class Result:
             raise TerminalError(Code.QUERY_LIMIT, f"the result has more than {most.rows} rows", hint="add a LIMIT")
         if most.bytes is not None and held > most.bytes:
             raise TerminalError(Code.QUERY_LIMIT, f"the result has more than {most.bytes} bytes", hint="add a LIMIT")
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """Of columns with one name, as two tables of a join have them, the second gets a number: id, id_2."""
+    found: list[str] = []
+    for name in names:
+        own, number = name, 2
+        while own in found or (own != name and own in names):
+            own, number = f"{name}_{number}", number + 1
+        found.append(own)
+    return found
 
 
 def _open_to_nulls(type: pa.DataType) -> pa.DataType:

@@ -18,10 +18,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from headwater.errors import Code, UsageError
 from headwater.formats.arrow import as_spark
 from headwater.model import At, Kind, Version
+from headwater.query.broadcasting import small_parts
+from headwater.query.gathered import Statistics
 from headwater.query.joinorder import ordered
 from headwater.query.limits import Stopping
 from headwater.query.result import Result
-from headwater.query.statistics import small_parts
 from headwater.session import fork
 from headwater.sparkerrors import as_headwater_error, reason, without_plan
 from headwater.sql.references import Reference, parse_query, resolve
@@ -54,8 +55,9 @@ class SparkAnswer:
         """`scans` is what is known of the query's relations; without it Spark goes by the text alone."""
         self.reason = why
         self._scans = scans
-        self.small = small_parts(scans)
-        """Relations that are sent to every worker: bytes in all, and what is left of them at most."""
+        self._statistics = Statistics(warehouse)
+        self.small = small_parts(scans, self._statistics)
+        """Relations that are sent to every worker."""
         self.joins: tuple[JoinOrder, ...] = ()
         self._stopping = stopping
         self._versions: dict[str, Version | None] = {}
@@ -112,7 +114,7 @@ class SparkAnswer:
             context.removeJobTag(self._tag)
 
     def _analysed(self, warehouse: Warehouse, sql: str, pinned: Pinned) -> DataFrame:
-        query, self.joins = ordered(warehouse, parse_query(sql), self._scans)
+        query, self.joins = ordered(warehouse, parse_query(sql), self._scans, self._statistics)
         known = {kind: warehouse.names(kind) for kind in Kind}
         session = fork(warehouse.spark)
 
@@ -147,7 +149,7 @@ class SparkAnswer:
         rows, version = _rows(warehouse, kind, reference.name, session, at, pinned)
         self._versions[f"{kind.plural}.{reference.name}"] = version
         if (kind, reference.name) in self.small:
-            rows = rows.hint("broadcast")  # what its conditions leave of it is known to be small
+            rows = rows.hint("broadcast")  # by what its conditions leave of it
         rows.createTempView(view)
 
 

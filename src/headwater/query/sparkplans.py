@@ -24,6 +24,7 @@ from headwater.query.duckdb.profiling import bloomed
 from headwater.query.duckdb.reading import Catalogue, reading
 from headwater.query.duckdb.terms import Refused
 from headwater.query.explained import Broadcast, Explained, Stage, TableRead
+from headwater.query.gathered import Statistics
 from headwater.query.limits import Stopping
 from headwater.query.listing import listed
 from headwater.query.spark import SparkAnswer
@@ -83,7 +84,10 @@ def explained_by_spark(
     return Explained(
         "spark", reason, tuple(tables), analyzed=analyze, rows_estimated=estimate, rows=rows, stages=tuple(stages),
         plan=words, joins=answer.joins,
-        broadcasts=tuple(Broadcast(f"{kind.plural}.{name}", *sizes) for (kind, name), sizes in answer.small.items()),
+        broadcasts=tuple(
+            Broadcast(f"{kind.plural}.{name}", one.bytes_all, one.bytes, one.statistics)
+            for (kind, name), one in answer.small.items()
+        ),
     )  # fmt: skip
 
 
@@ -125,11 +129,12 @@ def _table(warehouse: Warehouse, relation: str, answer: SparkAnswer, known: Sequ
         from headwater.query.explaining import table_read
 
         known_before = replace(
-            table_read(one), reader="spark", files=None, files_pruned_by_partition=None, files_pruned_by_bounds=None,
-            partitions=None,
+            table_read(one, Statistics(warehouse)), reader="spark", files=None, files_pruned_by_partition=None,
+            files_pruned_by_bounds=None, partitions=None,
         )  # fmt: skip
         # Files that are not handed over may hold rows that are deleted, or merged as they are read.
-        return known_before if one.scan.reading.why_rows is None else replace(known_before, rows_all=None)
+        told = one.scan.reading
+        return known_before if told.why_rows is None or told.files is None else replace(known_before, rows_all=None)
     try:
         files = reading(Catalogue(warehouse), kind, name, answer.versions[relation]).files
     except (Refused, HeadwaterError):

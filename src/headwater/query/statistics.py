@@ -8,16 +8,12 @@ from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.query.predicates import And, Bounds, Compare, IsNull, Not, OneOf, Or, Predicate, Prefix, may_hold
-
-if TYPE_CHECKING:
-    from headwater.model import Kind
-    from headwater.query.duckdb.scans import Scan
 
 EQUAL = 0.05
 """The share of rows that an equality keeps where nothing more is known."""
@@ -96,14 +92,17 @@ def selectivity(predicate: Predicate, known: Callable[[Any], Bounds | None]) -> 
             missed *= 1 - selectivity(part, known)
         return 1 - missed
     if isinstance(predicate, Not):
-        return 1 - selectivity(predicate.inner, known)
+        inner = predicate.inner
+        every = _present(known(inner.column)) if isinstance(inner, (Compare, OneOf, Prefix)) else 1.0
+        return max(0.0, every - selectivity(inner, known))
     if isinstance(predicate, IsNull):
         bounds = known(predicate.column)
         if bounds is None or bounds.nulls is None or not bounds.rows:
             return EQUAL
         return bounds.nulls / bounds.rows
     if isinstance(predicate, OneOf):
-        return min(1.0, len(predicate.values) * _equal(known(predicate.column)))
+        bounds = known(predicate.column)
+        return min(_present(bounds), len(predicate.values) * _equal(bounds))
     if isinstance(predicate, Prefix):
         return EQUAL
     if isinstance(predicate, Compare):
@@ -115,25 +114,36 @@ def _compared(predicate: Compare, bounds: Bounds | None) -> float:
     if predicate.op == "=":
         return _equal(bounds)
     if predicate.op == "!=":
-        return 1 - _equal(bounds)
+        return max(0.0, _present(bounds) - _equal(bounds))
     at = None if bounds is None else _place(predicate.value, bounds)
     if at is None:
         return RANGE
-    return at if predicate.op in ("<", "<=") else 1 - at
+    return _present(bounds) * (at if predicate.op in ("<", "<=") else 1 - at)
+
+
+def _present(bounds: Bounds | None) -> float:
+    """The share of rows that have a value: a comparison keeps no other."""
+    if bounds is None or bounds.nulls is None or not bounds.rows:
+        return 1.0
+    return 1 - bounds.nulls / bounds.rows
 
 
 def _equal(bounds: Bounds | None) -> float:
-    """One of as many values as there are whole numbers or days between the bounds."""
-    if bounds is None or bounds.min is None or bounds.max is None:
-        return EQUAL
+    """One of as many values as there are: as they were counted, but no more than lie between the bounds."""
+    counts = [] if bounds is None else [count for count in (bounds.distinct, between(bounds)) if count is not None]
+    return _present(bounds) / max(1, min(counts)) if counts else EQUAL
+
+
+def between(bounds: Bounds) -> int | None:
+    """How many whole numbers or days lie between bounds; None of anything else."""
     low, high = bounds.min, bounds.max
     if isinstance(low, (datetime, bool)):
-        return EQUAL
+        return None
     if isinstance(low, int) and isinstance(high, int):
-        return 1 / max(1, high - low + 1)
+        return high - low + 1
     if isinstance(low, date) and isinstance(high, date):
-        return 1 / max(1, (high - low).days + 1)
-    return EQUAL
+        return (high - low).days + 1
+    return None
 
 
 def _place(value: Any, bounds: Bounds) -> float | None:
@@ -169,25 +179,3 @@ def merged(parts: Iterable[Bounds | None]) -> Bounds | None:
         low = part.min if low is None else min(low, part.min)
         high = part.max if high is None else max(high, part.max)
     return Bounds(low, high, nulls, rows)
-
-
-SMALL = 10 * 1024 * 1024
-"""Bytes of Parquet up to which Spark sends a table to every worker instead of shuffling both sides of a join."""
-
-
-def small_parts(scans: Iterable[Scan], most: int = SMALL) -> dict[tuple[Kind, str], tuple[int, int]]:
-    """Relations too large to be sent to every worker, of which so little is left by the query's conditions that they
-    can be: certain, by partitions and bounds, and not a guess. Spark reckons with the whole table in some formats.
-
-    Of each the bytes in all, and those that are left at most.
-    """
-    left: dict[tuple[Kind, str], tuple[int, int]] = {}
-    for scan in scans:
-        reading = scan.reading
-        if reading.files is None:
-            continue
-        kept, *_ = scan.chosen()
-        key = (reading.kind, reading.name)
-        size = sum(file.bytes for file in kept)
-        left[key] = (reading.files.bytes, max(size, left.get(key, (0, 0))[1]))
-    return {key: (size, kept) for key, (size, kept) in left.items() if size > most >= kept}

@@ -8,6 +8,7 @@ from headwater.deadletters import DeadLetters
 from headwater.errors import Code, UsageError
 from headwater.flows import Ledger, flow_name
 from headwater.model import Kind
+from headwater.query import gathered
 from headwater.runtime import tags
 from headwater.runtime.control import holding_alone
 from headwater.runtime.topics import sharing
@@ -70,6 +71,7 @@ def drop_table(warehouse: Warehouse, name: str) -> dict[str, object]:
         warehouse.table(Kind.TABLE, name).drop()
         warehouse.state.remove(Kind.TABLE, name)
         tags.forget(warehouse, Kind.TABLE, name)
+        gathered.forget(warehouse, Kind.TABLE, name)
         warehouse.files.delete(f"_headwater/flows/{flow}")
     return {"table": name, "defined": name in warehouse.project.tables}
 
@@ -84,6 +86,7 @@ def _drop(warehouse: Warehouse, name: str, dead_letters: bool) -> int:
     warehouse.table(Kind.TOPIC, name).drop()
     warehouse.state.remove(Kind.TOPIC, name)
     tags.forget(warehouse, Kind.TOPIC, name)
+    gathered.forget(warehouse, Kind.TOPIC, name)
     for folder in (flow, f"replays.{name}"):
         warehouse.files.delete(f"_headwater/flows/{folder}")
     return gone

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow.parquet as pq
@@ -13,6 +13,7 @@ from headwater.flows import flow_name
 from headwater.formats.base import Address, Capability
 from headwater.formats.registry import FORMATS
 from headwater.model import DataFile, Kind, TableStats, Version
+from headwater.query import gathered
 from headwater.runtime.holding import holding
 from headwater.runtime.jsonschema import json_schema
 from headwater.spec.layout import Layout, ParquetOptions
@@ -50,8 +51,15 @@ class RelationFiles:
         self._name = name
 
     def stats(self) -> TableStats:
-        """Rows, bytes, files; per column nulls, distinct values, min, max and bytes."""
-        return self._table.stats()
+        """Rows, bytes, files; per column nulls, distinct values, min, max and bytes.
+
+        They are kept in the lake: what queries are thought to read follows from them from then on.
+        """
+        of = gathered.identity(self._warehouse, self._kind, self._name)
+        found = self._table.stats()
+        gathered.keep(self._warehouse, self._kind, self._name, found, of)
+        shown = self._warehouse.rows(self._kind, self._name).columns
+        return replace(found, columns=tuple(one for one in found.columns if one.column in shown))
 
     def list(self) -> list[dict[str, Any]]:
         """Each file: its rows, bytes, partition, row groups and codec."""
@@ -149,10 +157,13 @@ class RelationFiles:
         found = FORMATS.get(format)
         found.require(Capability.FILES)
         named = _CATALOG_NAME.fullmatch(to) is not None
-        if not named and found.name in ("iceberg", "paimon"):
+        in_catalog = found.name in ("iceberg", "paimon")
+        if in_catalog and not named:
             raise UsageError(
                 Code.USAGE, f"{found.title} tables have a name in a catalog", hint="say --to lake.copies.orders"
             )
+        if named and not in_catalog:
+            raise UsageError(Code.USAGE, f"{found.title} tables have a folder, not a name", hint=f"say --to ./{to}")
         address = Address(table=to) if named else Address(path=self._warehouse.project.location(to))
         if address.path is not None and Files(address.path, self._warehouse.around.storage).list():
             raise UsageError(Code.ALREADY_EXISTS, f"the folder {to} is not empty")

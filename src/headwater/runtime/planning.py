@@ -13,6 +13,7 @@ from headwater.formats.registry import FORMATS
 from headwater.model import Kind
 from headwater.project.graph import Input, Name, graph_of
 from headwater.project.plan import Action, Effect, Planned, plan
+from headwater.query import gathered
 from headwater.runtime.control import holding_alone
 from headwater.runtime.restoring import readers
 from headwater.spec import Table
@@ -109,6 +110,7 @@ def _do(warehouse: Warehouse, step: Planned) -> None:
             if step.remade:
                 warehouse.table(kind, name).drop()
                 warehouse.state.remove(kind, name)
+                gathered.forget(warehouse, kind, name)
             else:
                 _remember(warehouse, step)
     elif step.action is Action.CHANGE:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
 
-from headwater.errors import Code, UsageError
+from headwater.errors import Code, UsageError, did_you_mean
 from headwater.model import Commit, Kind
 from headwater.query.answering import Engine, answer
 from headwater.query.limits import Limits, Stopping
@@ -23,9 +23,9 @@ from headwater.sparkerrors import piece_of
 from headwater.spec import Relation, Table, Topic, View
 from headwater.sql.blame import blame, fragment, place_of
 from headwater.sql.moments import moment_of
-from headwater.sql.names import Reference, resolve
+from headwater.sql.names import Moment, Reference, resolve
 from headwater.sql.parsing import parse_statement
-from headwater.sql.places import Span, pointed
+from headwater.sql.places import Span, pointed, span_of
 from headwater.sql.references import referring
 from headwater.sql.rewrite import with_limit, with_versions
 from headwater.sql.safety import require_read_only
@@ -191,24 +191,30 @@ class _Execution:
         """The query's text with its names checked, versions for the labels in it, and no more rows than wanted."""
         query, labels = select.query, False
         for table, reference in referring(query):
-            self._freshen(reference, self._resolved(reference), table)
+            kind, moment = self._resolved(reference), self._moment(reference, table)
             ends = () if reference.changes is None else (reference.changes.start, reference.changes.end)
-            labels |= any(isinstance(one, str) for one in (moment_of(table), *ends))
+            if kind is Kind.VIEW and moment is None and not ends:
+                self._freshen(reference.name)
+            labels |= any(isinstance(one, str) for one in (moment, *ends))
         if labels:
             query = with_versions(query, self._version)
         if self._asking.limit is not None:
             query = with_limit(query, self._asking.limit)
         return select.sql if query is select.query else query.sql(dialect="spark")
 
-    def _freshen(self, reference: Reference, kind: Kind, table: exp.Table) -> None:
-        """A view of mode `on_query` that is too old is brought up to date before it is read."""
-        if kind is not Kind.VIEW or moment_of(table) is not None or reference.changes is not None:
-            return
-        definition = self._warehouse.definition(kind, reference.name)
+    def _moment(self, reference: Reference, table: exp.Table) -> Moment | None:
+        try:
+            return moment_of(table)
+        except UsageError as error:
+            raise pointed(error, self._text, span_of(table.args["version"]) or reference.span) from None
+
+    def _freshen(self, view: str) -> None:
+        """One of mode `on_query` that is too old is brought up to date before it is read."""
+        definition = self._warehouse.definition(Kind.VIEW, view)
         if isinstance(definition, View) and definition.refresh.mode == "on_query":
             from headwater.runtime.viewing import freshen
 
-            freshen(self._warehouse, reference.name, self._settings.stale)
+            freshen(self._warehouse, view, self._settings.stale)
 
     def _version(self, reference: Reference, label: str) -> int:
         try:
@@ -280,15 +286,22 @@ class _Execution:
     # --- what changes something
 
     def _insert(self, statement: Insert) -> Result:
-        from headwater.runtime.loading import insert
+        from headwater.runtime.loading import insert, reference
 
         name = statement.table.name
         if self._resolved(statement.table) is not Kind.TABLE:
             error = UsageError(Code.USAGE, f"rows are inserted into tables, and {statement.table} is none")
             raise pointed(error, self._text, statement.table.span)
+        reference(self._warehouse, name)
         rows = self._select(statement.select, "spark").df
         known = self._columns(name)
         columns = statement.columns or tuple(known.names if known is not None else rows.columns)
+        unknown = [one for one in columns if known is not None and one not in known.names]
+        if unknown:
+            assert known is not None
+            message = f"table '{name}' has no column '{unknown[0]}'"
+            error = UsageError(Code.SCHEMA_MISMATCH, message, hint=did_you_mean(unknown[0], known.names))
+            raise pointed(error, self._text, statement.table.span)
         if len(columns) != len(rows.columns):
             error = UsageError(
                 Code.SCHEMA_MISMATCH,
@@ -299,7 +312,7 @@ class _Execution:
         rows = rows.toDF(*columns)
         if known is not None:
             types = {field.name: field.dataType for field in known.fields}
-            rows = rows.select(*(rows[c].cast(types[c]) if c in types else rows[c] for c in columns))
+            rows = rows.select(*(rows[c].cast(types[c]) for c in columns))
         return _one(asdict(insert(self._warehouse, name, rows)))
 
     def _columns(self, name: str) -> StructType | None:

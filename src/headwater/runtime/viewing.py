@@ -16,6 +16,7 @@ from headwater.errors import Code, TerminalError, UsageError, Where
 from headwater.flows import Ledger, flow_name
 from headwater.formats.registry import FORMATS
 from headwater.model import Kind
+from headwater.query import gathered
 from headwater.runtime import tags
 from headwater.runtime.holding import holding
 from headwater.runtime.settings import Stale
@@ -157,6 +158,7 @@ def drop_view(warehouse: Warehouse, name: str, *, if_exists: bool = False) -> di
             warehouse.table(Kind.VIEW, name).drop()
         warehouse.state.remove(Kind.VIEW, name)
         tags.forget(warehouse, Kind.VIEW, name)
+        gathered.forget(warehouse, Kind.VIEW, name)
         warehouse.files.delete(f"_headwater/flows/{flow}")
     return {"view": name, "dropped": True, "defined": name in warehouse.project.views}
 

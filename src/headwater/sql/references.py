@@ -67,10 +67,11 @@ def _referred(table: exp.Table) -> Reference | None:
         return _called(called)
     if not isinstance(called, exp.Identifier):
         return None
-    if table.catalog or (table.db and table.db not in DATABASES):
+    database = table.db.lower()
+    if table.catalog or (database and database not in DATABASES):
         return Reference(".".join(part.name for part in table.parts), foreign=True, line=_line(called))
-    if table.db:
-        return Reference(table.name, DATABASES[table.db], line=_line(called))
+    if database:
+        return Reference(table.name, DATABASES[database], line=_line(called))
     return None if _is_cte(table) else Reference(table.name, line=_line(called))
 
 

@@ -8,5 +8,7 @@ OLDEST = "headwater.oldest_version"
 """The oldest version that can still be read."""
 FEED = "delta.enableChangeDataFeed"
 MAPPING = "delta.columnMapping.mode"
+PHYSICAL = "delta.columnMapping.physicalName"
+"""Of a field: what it is called in files."""
 WENT = ("delete", "update_preimage")
 """Kinds of change in the feed whose row is no longer there."""

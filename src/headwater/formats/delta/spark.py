@@ -16,7 +16,7 @@ from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, SparkTabl
 from headwater.formats.delta import touched
 from headwater.formats.delta.format import DELTA
 from headwater.formats.delta.log import TransactionLog
-from headwater.formats.delta.properties import FEED, LAYOUT, MAPPING, OLDEST, WENT
+from headwater.formats.delta.properties import FEED, LAYOUT, MAPPING, OLDEST, PHYSICAL, WENT
 from headwater.formats.frames import (
     Retype,
     can_widen,
@@ -292,7 +292,9 @@ class DeltaTable(SparkTable):
         return self._log.files(self.path, version)
 
     def _stats(self) -> TableStats:
-        return table_stats(self)
+        fields = json.loads(self._log.described().schema().json())["fields"]
+        named = {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
+        return table_stats(self, named=named)
 
 
 def parquet_settings(layout: Layout) -> dict[str, str]:

@@ -125,7 +125,10 @@ def plan(warehouse: Warehouse, sql: str) -> Plan:
     catalogue = Catalogue(warehouse)
     found = _plans.get(catalogue, sql)
     if found is None:
-        found = _planned(catalogue, sql)
+        try:
+            found = _planned(catalogue, sql)
+        except RecursionError:
+            raise Refused("it is nested too deeply") from None
         _plans.put(catalogue, sql, found)
     return found
 
@@ -172,8 +175,22 @@ def _planned(catalogue: Catalogue, sql: str) -> Plan:
     schema = pa.schema([pa.field(str(column.name), column.type) for column in made.columns])
     found = Plan(made.sql, schema, chosen, readings, lasting=not clock.asked)
     if found.bytes > LARGE_SCAN:
-        raise Refused(f"{found.bytes >> 30} GiB are to be read, which Spark can spread")
+        _require_not_too_large(catalogue, found)
     return found
+
+
+def _require_not_too_large(catalogue: Catalogue, found: Plan) -> None:
+    """Files may be large of which the query needs few columns."""
+    from headwater.query.estimating import bytes_read
+    from headwater.query.gathered import Statistics
+
+    statistics = Statistics(catalogue.warehouse)
+    size = sum(bytes_read(one, statistics.of(one.scan.reading)) for one in found.scans)
+    if size <= LARGE_SCAN:
+        return
+    refused = Refused(f"{size >> 30} GiB are to be read, which Spark can spread")
+    refused.scans = [one.scan for one in found.scans]  # the order of its joins goes by them
+    raise refused
 
 
 def _shown(text: str, columns: Iterable[str]) -> exp.Query:

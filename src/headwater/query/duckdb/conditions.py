@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 from sqlglot import exp
 
@@ -122,12 +124,18 @@ def _like(to: Expressions, node: exp.Like) -> Term:
 
 @rule(exp.And, exp.Or)
 def _both(to: Expressions, node: exp.Connector) -> Term:
-    left, right = to.condition(node.this), to.condition(node.expression)
+    """A chain of them in one go: a program may write hundreds, each inside the one before it."""
     word, kind = ("AND", And) if isinstance(node, exp.And) else ("OR", Or)
-    name = between(left, word, right)
-    return condition_of(
-        f"({left.sql} {word} {right.sql})", kind((left.predicate, right.predicate)), left, right, name=name
-    )
+    chain, first = [node.expression], node.this
+    while type(first) is type(node):
+        chain.append(first.expression)
+        first = first.this
+    parts = [to.condition(first), *map(to.condition, reversed(chain))]
+    named = parts[0]
+    for part in parts[1:]:
+        named = replace(named, name=between(named, word, part))
+    sql = f" {word} ".join(part.sql for part in parts)
+    return condition_of(f"({sql})", kind(tuple(part.predicate for part in parts)), *parts, name=named.name)
 
 
 @rule(exp.Not)

@@ -74,8 +74,8 @@ class Scan:
                 kept.append(file)
         return kept, by_partition, by_bounds
 
-    def wanted(self, file: ScannedFile, *, only_partition: bool) -> bool:
-        """Whether a file may hold a row that meets the conditions."""
+    def wanted(self, file: ScannedFile, *, only_partition: bool, by: Sequence[Predicate] | None = None) -> bool:
+        """Whether a file may hold a row that meets the conditions, or some of them."""
 
         def known(origin: Any) -> Bounds | None:
             if not isinstance(origin, Origin) or origin.scan is not self:
@@ -86,7 +86,7 @@ class Scan:
             found = None if only_partition else file.bounds.get(origin.column)
             return None if found is None else Bounds(found.min, found.max, found.nulls, file.rows)
 
-        return all(may_hold(predicate, known) for predicate in self.predicates)
+        return all(may_hold(predicate, known) for predicate in (self.predicates if by is None else by))
 
     def sql(self, files: Sequence[ScannedFile], registered: str | None) -> str:
         """What stands in FROM."""
