@@ -88,3 +88,15 @@ def test_the_examples_of_the_page_are_right(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "headwater.yml").write_text(example, encoding="utf-8")
     assert all_problems(examine(tmp_path, env={})) == []
+
+
+def test_consumers_with_other_settings_are_of_another_group() -> None:
+    def group(spec: KafkaSource) -> str:
+        return spark_options(spec, "topics.groups", str)["kafka.group.id"]
+
+    assert [group(source()), group(source())] == ["headwater-topics.groups"] * 2
+    assert [group(source(brokers="moved:9092")), group(source())] == [
+        "headwater-topics.groups-2",
+        "headwater-topics.groups",
+    ]
+    assert group(source(options={"group.id": "mine"})) == "mine"

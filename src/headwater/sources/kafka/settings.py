@@ -29,8 +29,6 @@ def spark_options(spec: KafkaSource, flow: str, locate: Locate) -> dict[str, str
     """Options of Spark's reader, without what is to be read."""
     consumer = {
         "bootstrap.servers": spec.brokers,
-        # With a group of its own for each task Spark can't keep its consumers: it costs 200 ms a step.
-        "group.id": f"headwater-{flow}",
         "isolation.level": "read_committed",
         "max.poll.records": str(POLLED_RECORDS),
         "request.timeout.ms": str(SILENCE_MILLISECONDS),
@@ -38,12 +36,28 @@ def spark_options(spec: KafkaSource, flow: str, locate: Locate) -> dict[str, str
         **(_java_security(spec.security, locate) if spec.security else {}),
         **_consumer_options(spec),
     }
+    # With a group of its own for each task Spark can't keep its consumers: it costs 200 ms a step.
+    if "group.id" not in consumer:
+        consumer["group.id"] = _group(f"headwater-{flow}", dict(consumer))
     reader = {
         "kafkaConsumer.pollTimeoutMs": str(SILENCE_MILLISECONDS),
         "fetchOffset.numRetries": "1",
         **{key: value for key, value in spec.options.items() if key in READER_OPTIONS},
     }
     return {**{f"kafka.{key}": value for key, value in consumer.items()}, **reader}
+
+
+_groups: dict[str, dict[str, str]] = {}
+"""The settings that each group of this process has."""
+
+
+def _group(name: str, settings: dict[str, str]) -> str:
+    """A name that no consumers with other settings have: Spark tells those that it keeps apart by their groups alone.
+    A flow has its own unless another lake of the process has one like it, or its brokers have moved."""
+    found, number = name, 2
+    while _groups.setdefault(found, settings) != settings:
+        found, number = f"{name}-{number}", number + 1
+    return found
 
 
 def client_settings(spec: KafkaSource, locate: Locate) -> dict[str, str | int]:
