@@ -188,6 +188,7 @@ def test_statistics_are_of_the_columns_that_people_see(bench: Bench) -> None:
     found = bench.do("parquet", "stats", "mv('kinds')", "--json").json
     assert [column["column"] for column in found["columns"]] == ["the id", "n"]
     assert all(column["bytes"] > 0 for column in found["columns"])
+    assert bench.do("mv", "drop", "kinds", "--yes").code == 0
     refused = bench.do("parquet", "compact", "events", "--target-file-size", "0")
     assert (refused.code, "INVALID_VALUE" in refused.err) == (2, True)
 

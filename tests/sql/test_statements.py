@@ -29,6 +29,16 @@ def test_a_label_stands_for_a_version(bench: Bench) -> None:
     problem = bench.refused("SELECT * FROM topic('events') VERSION AS OF 'adit'")
     assert (problem["code"], problem["hint"]) == ("NO_SUCH_VERSION", "did you mean 'audit'?")
     assert problem["column"] == 15
+    problem = bench.refused("SELECT *\nFROM topic('events') VERSION AS OF 99")
+    assert (problem["code"], problem["line"], problem["column"]) == ("NO_SUCH_VERSION", 2, 36)
+    problem = bench.refused("SELECT * FROM changes('events', 0, 99)", "--engine", "spark")
+    assert (problem["code"], problem["column"]) == ("NO_SUCH_VERSION", 15)
+
+
+@pytest.mark.parametrize("sql", ["SELECT * FROM changes('events')", "SELECT * FROM topic(events)"])
+def test_what_a_name_is_asked_by_is_pointed_at(bench: Bench, sql: str) -> None:
+    problem = bench.refused(sql)
+    assert (problem["code"], problem["line"], problem["column"]) == ("INVALID_SQL", 1, 15)
 
 
 def test_windows_of_time(bench: Bench) -> None:

@@ -14,7 +14,7 @@ from headwater.cli.output import AsJson, note, show_record, show_records
 from headwater.errors import Code, UsageError
 from headwater.lake import Lake
 from headwater.relations import Relation
-from headwater.runtime.statements import HISTORY, told_of
+from headwater.runtime.showing import HISTORY, told_of
 from headwater.runtime.travel import summary as summed
 from headwater.sql.moments import parse_moment, parse_time
 

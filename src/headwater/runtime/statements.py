@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
 
-from headwater.errors import Code, UsageError, did_you_mean
-from headwater.model import Commit, Kind
+from headwater.errors import Code, TerminalError, UsageError, did_you_mean
+from headwater.model import Kind
 from headwater.query.answering import Engine, answer
 from headwater.query.limits import Limits, Stopping
 from headwater.query.result import Result
@@ -19,13 +19,14 @@ from headwater.runtime import tags
 from headwater.runtime.exporting import checked, explained
 from headwater.runtime.records import told
 from headwater.runtime.settings import Settings
+from headwater.runtime.showing import HISTORY, shown, told_of
 from headwater.sparkerrors import piece_of
-from headwater.spec import Relation, Table, Topic, View
-from headwater.sql.blame import blame, fragment, place_of
+from headwater.spec import Table, View
+from headwater.sql.blame import asked_moment, blame, fragment, place_of
 from headwater.sql.moments import moment_of
 from headwater.sql.names import Moment, Reference, resolve
 from headwater.sql.parsing import parse_statement
-from headwater.sql.places import Span, pointed, span_of
+from headwater.sql.places import InvalidSql, Span, pointed, span_of
 from headwater.sql.references import referring
 from headwater.sql.rewrite import with_limit, with_versions
 from headwater.sql.safety import require_read_only
@@ -49,10 +50,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 T = TypeVar("T")
-
-HISTORY = (
-    "version", "committed_at", "operation", "rows_added", "rows_removed", "flow", "epoch", "step", "positions",
-)  # fmt: skip
 
 
 def execute(
@@ -95,22 +92,6 @@ class Asking:
     stopping: Stopping | None = None
 
 
-def told_of(commit: Commit) -> dict[str, Any]:
-    """A version and what made it, by the names in HISTORY."""
-    mark = commit.mark
-    return {
-        "version": commit.version,
-        "committed_at": commit.committed_at,
-        "operation": commit.operation,
-        "rows_added": commit.rows_added,
-        "rows_removed": commit.rows_removed,
-        "flow": mark and mark.flow,
-        "epoch": mark and mark.epoch,
-        "step": mark and mark.step,
-        "positions": dict(mark.positions) if mark else None,
-    }
-
-
 class _Execution:
     """One statement, with the text that errors point into."""
 
@@ -134,7 +115,7 @@ class _Execution:
         if isinstance(statement, Explain):
             return self._explain(statement)
         if isinstance(statement, Show):
-            return self._show(statement)
+            return shown(self._warehouse, statement, self._known)
         if isinstance(statement, Describe):
             return self._describe(statement)
         if isinstance(statement, SetOption):
@@ -190,7 +171,7 @@ class _Execution:
     def _prepared(self, select: Select) -> str:
         """The query's text with its names checked, versions for the labels in it, and no more rows than wanted."""
         query, labels = select.query, False
-        for table, reference in referring(query):
+        for table, reference in self._referring(query):
             kind, moment = self._resolved(reference), self._moment(reference, table)
             ends = () if reference.changes is None else (reference.changes.start, reference.changes.end)
             if kind is Kind.VIEW and moment is None and not ends:
@@ -201,6 +182,12 @@ class _Execution:
         if self._asking.limit is not None:
             query = with_limit(query, self._asking.limit)
         return select.sql if query is select.query else query.sql(dialect="spark")
+
+    def _referring(self, query: exp.Query) -> list[tuple[exp.Table, Reference]]:
+        try:
+            return list(referring(query))
+        except InvalidSql as error:
+            raise pointed(error, self._text, error.span) from None
 
     def _moment(self, reference: Reference, table: exp.Table) -> Moment | None:
         try:
@@ -226,6 +213,11 @@ class _Execution:
         """What an engine finds wrong with a query, at its place in the user's text."""
         try:
             return ask()
+        except TerminalError as error:
+            if error.problem.code is not Code.NO_SUCH_VERSION:
+                raise
+            told = UsageError(error.problem.code, error.problem.message, hint=error.problem.hint)
+            raise pointed(told, self._text, asked_moment(query)) from error.__cause__
         except UsageError as error:
             cause: Any = error.__cause__
             error_class = cause.getErrorClass() if hasattr(cause, "getErrorClass") else None
@@ -235,32 +227,6 @@ class _Execution:
             raise pointed(error, self._text, _named_in(error, query)) from error.__cause__
 
     # --- what is there
-
-    def _show(self, statement: Show) -> Result:
-        if isinstance(statement.what, Kind):
-            kind = statement.what
-            columns = ["name", "from", "format", "location", "created_at", "description"]
-            columns[1] = {Kind.TOPIC: "from", Kind.TABLE: "made_by", Kind.VIEW: "refresh"}[kind]
-            return told([self._summary(kind, name) for name in self._known[kind]], columns)
-        exports = self._warehouse.project.exports.items()
-        rows = [{"name": name, "from": e.from_, "format": e.format, "to": e.to, "mode": e.mode} for name, e in exports]
-        return told(rows, ["name", "from", "format", "to", "mode"])
-
-    def _summary(self, kind: Kind, name: str) -> dict[str, Any]:
-        record = self._warehouse.record(kind, name)
-        defined = name in self._warehouse.project.relations(kind) or (record is not None and record.statement)
-        definition = self._warehouse.definition(kind, name) if defined else None
-        refresh = definition.refresh if isinstance(definition, View) else None
-        return {
-            "name": name,
-            "from": definition.from_ if isinstance(definition, Topic) else None,
-            "made_by": None if definition is None else _origin(definition),
-            "refresh": None if refresh is None else f"{refresh.mode}, {refresh.policy}",
-            "format": self._warehouse.format(kind, name).name,
-            "location": str(self._warehouse.address(kind, name)),
-            "created_at": None if record is None else record.created_at,
-            "description": "" if definition is None else definition.description,
-        }
 
     def _describe(self, statement: Describe) -> Result:
         from pyspark.sql.pandas.types import from_arrow_type
@@ -387,12 +353,6 @@ def _one(row: Mapping[str, Any]) -> Result:
 
 def _lines(lines: Sequence[str]) -> Result:
     return told([{"plan": line} for line in lines], ["plan"])
-
-
-def _origin(definition: Relation) -> str | None:
-    """What makes a table: `sql`, `transform`, `seed`, `from`, or nothing but hands."""
-    origins = getattr(definition, "origins", {})
-    return next((key for key, value in origins.items() if value is not None), None)
 
 
 def _named_in(error: UsageError, query: exp.Query) -> Span | None:

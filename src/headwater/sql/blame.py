@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from headwater.errors import Code, nearest
 from headwater.sql.places import InvalidSql, Span, span_of
+from headwater.sql.references import referring
 
 _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 
@@ -21,6 +22,16 @@ def blame(error_class: str, parameters: Mapping[str, str], text: str, query: exp
     if kind in ("UNRESOLVED_ROUTINE", "UNRESOLVABLE_TABLE_VALUED_FUNCTION"):
         return _function(parameters, text, query)
     return None
+
+
+def asked_moment(query: exp.Query) -> Span | None:
+    """The only version or time that a query asks for."""
+    asked = [
+        span_of(table.args.get("version")) or reference.span
+        for table, reference in referring(query)
+        if table.args.get("version") is not None or reference.changes is not None
+    ]
+    return asked[0] if len(asked) == 1 else None
 
 
 def fragment(piece: str, text: str) -> Span | None:

@@ -32,6 +32,7 @@ class InvalidSql(UsageError):
             where, shown = where_in(text, span), excerpt(text, span)
         super().__init__(code, message, where=where, hint=hint, excerpt=shown)
         self.line = None if where is None else where.line
+        self.span = span
 
 
 def pointed(error: UsageError, text: str, span: Span | None) -> UsageError:

@@ -80,13 +80,13 @@ def _called(call: exp.Anonymous) -> Reference | None:
     name = call.name.lower()
     if name == "stream":
         if len(call.expressions) != 1:
-            raise InvalidSql("stream() takes one topic or table", _line(call))
+            raise _wrong("stream() takes one topic or table", call)
         inner = _named(call.expressions[0])
         return Reference(inner.name, inner.kind, driving=True, line=inner.line or _line(call), span=span_of(call))
     if name == "changes":
         what, *ends = call.expressions or [None]
         if not isinstance(what, exp.Literal) or not what.is_string or not 1 <= len(ends) <= 2:
-            raise InvalidSql("changes() takes a name in quotes, and the versions or times between which", _line(call))
+            raise _wrong("changes() takes a name in quotes, and the versions or times between which", call)
         inner = parse_reference(what.name)
         return Reference(inner.name, inner.kind, changes=between(ends), line=_line(call), span=span_of(call))
     if name in FUNCTIONS:
@@ -100,10 +100,14 @@ def _named(expression: exp.Expr) -> Reference:
         if len(arguments) == 1 and isinstance(arguments[0], exp.Literal) and arguments[0].is_string:
             kind = FUNCTIONS[expression.name.lower()]
             return Reference(arguments[0].name, kind, line=_line(expression), span=span_of(expression))
-        raise InvalidSql(f"{expression.name.lower()}() takes one name in quotes", _line(expression))
+        raise _wrong(f"{expression.name.lower()}() takes one name in quotes", expression)
     if isinstance(expression, exp.Column) and (not expression.table or expression.table in DATABASES):
         return Reference(expression.name, DATABASES.get(expression.table), line=_line(expression.this))
-    raise InvalidSql("stream() takes one topic or table", _line(expression))
+    raise _wrong("stream() takes one topic or table", expression)
+
+
+def _wrong(message: str, at: exp.Expr) -> InvalidSql:
+    return InvalidSql(message, _line(at), span=span_of(at))
 
 
 def _is_temporal(table: exp.Table) -> bool:
