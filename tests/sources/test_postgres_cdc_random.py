@@ -38,16 +38,20 @@ def test_a_random_workload(spark: SparkSession, crm: Crm, postgres_server: Serve
     project = {"name": "shop", "runtime": {"stop_within": "60s"}, "sources": {"crm": source}, "topics": topics}
     (tmp_path / "headwater.yml").write_text(yaml.safe_dump(project))
     steps: Counter[str] = Counter()
+    troubles: list[FlowEvent] = []
 
     def count(event: FlowEvent) -> None:
         if event.event == "step":
             steps[event.flow] += 1
+        elif event.event in ("failed", "retry"):
+            troubles.append(event)
 
     def more() -> None:
         """Until every flow has taken a further step."""
         before, deadline = steps.copy(), time.monotonic() + 300
         while not all(steps[f"topics.{name}"] > before[f"topics.{name}"] for name in TOPICS):
-            assert time.monotonic() < deadline, f"seed {seed}: {before} {steps}"
+            assert all(event.event != "failed" for event in troubles), troubles
+            assert time.monotonic() < deadline, f"seed {seed}: {before} {steps} {troubles}"
             time.sleep(0.1)
 
     with Lake.open(tmp_path) as lake:
