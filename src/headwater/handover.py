@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
 
 ONE_TASK = 50_000
 """Up to so many rows lie in one partition: what is made of them alone is one task, and nothing is shuffled."""
-
-_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 _lying: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
 
@@ -112,20 +109,3 @@ class Additions:
 def _sequence(spark: SparkSession, values: list[Any]) -> Any:
     jvm: Any = spark._jvm
     return jvm.PythonUtils.toSeq(values)
-
-
-@contextmanager
-def interpreted(spark: SparkSession) -> Iterator[None]:
-    """What this session runs meanwhile is not compiled first: for a few rows that takes longer than to run it."""
-    before = {key: spark.conf.get(key) for key in _INTERPRETED}
-    _set(spark, _INTERPRETED)
-    try:
-        yield
-    finally:
-        _set(spark, before)
-
-
-def _set(spark: SparkSession, values: Mapping[str, str | None]) -> None:
-    for key, value in values.items():
-        if value is not None:
-            spark.conf.set(key, value)

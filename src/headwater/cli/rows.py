@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, Literal
 
@@ -37,7 +37,7 @@ def _csv(result: Result) -> None:
 
 
 def _json(result: Result) -> None:
-    lines = map(line_of, result)
+    lines = map(json_text, result)
     first = next(lines, None)
     if first is None:
         sys.stdout.write("[]\n")
@@ -50,7 +50,7 @@ def _json(result: Result) -> None:
 
 def _ndjson(result: Result) -> None:
     for row in result:
-        sys.stdout.write(line_of(row) + "\n")
+        sys.stdout.write(json_text(row) + "\n")
 
 
 def _parquet(result: Result) -> None:
@@ -66,11 +66,6 @@ def _parquet(result: Result) -> None:
         for batch in result.batches():
             writer.write_batch(batch)
     raw.flush()
-
-
-def line_of(row: Mapping[str, Any]) -> str:
-    """A row as one line of JSON."""
-    return json_text(row)
 
 
 def _cell(value: Any) -> Any:

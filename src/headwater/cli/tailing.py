@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from time import sleep
 
-from headwater.cli.rows import line_of, print_rows
+from headwater.cli.output import json_text
+from headwater.cli.rows import print_rows
 from headwater.lake import Lake
 from headwater.model import WEIGHT
 
@@ -29,6 +30,6 @@ def follow_topic(lake: Lake, name: str, rows: int, *, follow: bool) -> None:
         came = f"SELECT * FROM changes('topics.{name}', {seen}, {latest}) WHERE {WEIGHT} > 0"
         for row in lake.sql(f"{came} ORDER BY _ingested_at, _position"):
             del row[WEIGHT]
-            sys.stdout.write(line_of(row) + "\n")
+            sys.stdout.write(json_text(row) + "\n")
         sys.stdout.flush()
         seen = latest

@@ -192,7 +192,7 @@ def check_layout(format: Format, schema: StructType, layout: Layout) -> None:
 
 @contextmanager
 def settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Session settings for one write; put back afterwards. A flow's session is used by that flow alone."""
+    """Session settings for one read or write; put back afterwards. A flow's session is used by that flow alone."""
     before = {key: spark.conf.get(key, None) for key in conf}
     try:
         for key, value in conf.items():

@@ -22,8 +22,8 @@ from headwater.deadletters import DeadLetters
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.flows import Intent, Landed
 from headwater.formats.base import Capability, LightTable, SparkTable
-from headwater.formats.frames import column, schema_changes
-from headwater.handover import gathered, interpreted, local_frame
+from headwater.formats.frames import column, schema_changes, settings
+from headwater.handover import gathered, local_frame
 from headwater.ingest.collected import has_odd, split, stamped
 from headwater.ingest.columns import CONTEXT, has_twins, known_payload
 from headwater.ingest.deduplicate import deduplicated, require_columns
@@ -49,6 +49,8 @@ FILE_BYTES = 64 * 1024 * 1024
 """Source bytes that make a file of their own."""
 SHARE_BYTES = 8 * 1024 * 1024
 """Source bytes that are worth a core of their own."""
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For few records it takes longer to compile what is done with them than to do it."""
 _TRIPPED = "HEADWATER_TRIPPED"
 
 
@@ -165,7 +167,7 @@ class TopicTarget:
     def _commit_small(self, records: DataFrame, known: SchemaVersion, mark: Mark) -> Landed | None:
         """The few rows come to the driver, and the format's light library commits them; None where it can't."""
         assert self._light is not None
-        with interpreted(records.sparkSession):
+        with settings(records.sparkSession, _INTERPRETED):
             shaped, rows = self._few(records, known, mark)
         self._make_room(shaped.schema)
         bad, rows = split(stamped(rows))

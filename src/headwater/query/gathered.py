@@ -179,7 +179,7 @@ def _path(kind: Kind, name: str) -> str:
 def _told(value: Any) -> Any:
     if isinstance(value, datetime):
         # Spark gives a moment in this machine's zone, without naming it.
-        return (value if value.tzinfo else value.astimezone()).astimezone(timezone.utc).isoformat()
+        return value.astimezone(timezone.utc).isoformat()
     if isinstance(value, (date, Decimal)):
         return value.isoformat() if isinstance(value, date) else str(value)
     if isinstance(value, float) and not math.isfinite(value):
