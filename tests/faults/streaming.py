@@ -1,8 +1,8 @@
 """Streaming queries that are killed: `streaming.py PROJECT before|after|inside NUMBER WORD`.
 
-In every format, files are streamed into a topic and that topic into another; then a flow keeps a table from one of
-them. The kill comes `before` or `after` the commit of that number to a table with the word in its name, or that many
-milliseconds after the first of them began. It is SIGKILL: nothing is tidied up.
+In every format, files are streamed into a topic and that topic into a table (or topic, where a format has no keys);
+then a flow keeps a table from one of them. The kill comes `before` or `after` the commit of that number to a table with
+the word in its name, or that many milliseconds after the first of them began. It is SIGKILL: nothing is tidied up.
 """
 
 from __future__ import annotations
@@ -16,25 +16,28 @@ from pyspark.sql import DataFrame
 from headwater.formats.base import SparkTable
 from headwater.formats.registry import FORMATS
 from headwater.lake import Lake
+from headwater.relations import Relation
 from tests.faults.crashing import Crash
 
 
-def copied(lake: Lake, stream: DataFrame, into: str) -> Any:
-    """A query of one's own: all there is, into a topic."""
-    checkpoint = str(lake.project.root / "checkpoints" / into)
-    writer = stream.writeStream.foreachBatch(lake.topic(into).sink("copy")).option("checkpointLocation", checkpoint)
+def copied(stream: DataFrame, into: Relation, checkpoints: Path) -> Any:
+    """A query of one's own: all there is, into a topic or table."""
+    checkpoint = str(checkpoints / into.name)
+    writer = stream.writeStream.foreachBatch(into.sink("copy")).option("checkpointLocation", checkpoint)
     return writer.trigger(availableNow=True).start()
 
 
 def stream(project: Path) -> None:
-    """All there is, through both topics of each format and into the flow's table."""
+    """All there is, through both relations of each format and into the flow's table."""
     with Lake.open(project) as lake:
         files = lake.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
-        landing = str(project / "landing")
-        for query in [copied(lake, files.json(landing), f"first_{name}") for name in FORMATS.names()]:
+        landing, kept = str(project / "landing"), project / "checkpoints"
+        topics = [lake.topic(f"first_{name}") for name in FORMATS.names()]
+        for query in [copied(files.json(landing), topic, kept) for topic in topics]:
             query.awaitTermination()
-        streams = {name: lake.topic(f"first_{name}").read_stream(consumer="second") for name in FORMATS.names()}
-        for query in [copied(lake, rows, f"second_{name}") for name, rows in streams.items()]:
+        seconds = [lake.relation(f"second_{name}") for name in FORMATS.names()]
+        streams = [topic.read_stream(consumer="second") for topic in topics]
+        for query in [copied(rows, into, kept) for rows, into in zip(streams, seconds, strict=True)]:
             query.awaitTermination()
         (report,) = lake.run(["tables.totals"], once=True)
     assert report.error is None, report.error

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
 from headwater.lake import Lake
 from tests.faults.crashing import KILLS, killed
@@ -40,9 +41,10 @@ def test_kills_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
     expected = Counter(range(FILES * ROWS))
     with Lake.open(tmp_path) as lake:
         for name in FORMATS.names():
-            for topic in (f"first_{name}", f"second_{name}"):
-                found = Counter(row.id for row in lake.topic(topic).df().collect())
-                assert found == expected, f"{topic}: {found - expected} too many, {expected - found} missing"
+            for relation in (lake.topic(f"first_{name}"), lake.relation(f"second_{name}")):
+                found = Counter(row.id for row in relation.df().collect())
+                told = f"{relation.name}: {found - expected} too many, {expected - found} missing"
+                assert found == expected, told
         evens, odds = (sorted(n for n in expected if n % 2 == odd) for odd in (0, 1))
         totals = {row.odd: (row.n, row.sum) for row in lake.table("totals").df().collect()}
         assert totals == {0: (len(evens), sum(evens)), 1: (len(odds), sum(odds))}
@@ -53,13 +55,12 @@ def _project(root: Path) -> None:
     for file in range(FILES):
         lines = "".join(f'{{"id": {file * ROWS + n}}}\n' for n in range(ROWS))
         (root / "landing" / f"{file}.json").write_text(lines, encoding="utf-8")
-    topics = [f"  {t}_{name}: {{from: api, format: {name}}}" for name in FORMATS.names() for t in ("first", "second")]
     lines = ["name: streaming", "code: code.py", f"spark: {{master: 'local[2]', conf: {COLD}}}"]
-    lines += [
-        "sources: {api: {type: append}}",
-        "topics:",
-        *topics,
-        "tables: {totals: {transform: totals, keys: [odd]}}",
-    ]
+    lines += ["sources: {api: {type: append}}", "topics:"]
+    keyed = [format.name for format in FORMATS if format.can(Capability.STREAM_UPSERT)]
+    lines += [f"  first_{name}: {{from: api, format: {name}}}" for name in FORMATS.names()]
+    lines += [f"  second_{name}: {{from: api, format: {name}}}" for name in FORMATS.names() if name not in keyed]
+    lines += ["tables:", "  totals: {transform: totals, keys: [odd]}"]
+    lines += [f"  second_{name}: {{keys: [id], format: {name}}}" for name in keyed]
     (root / "headwater.yml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (root / "code.py").write_text(CODE, encoding="utf-8")

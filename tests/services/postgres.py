@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from uuid import uuid4
 import psycopg
 
 from headwater.cli.shop import database
-from headwater.cli.shop.database import LOGICAL
+from headwater.cli.shop.database import LOGICAL, free_port
 
 
 class Server(database.Server):
@@ -24,8 +25,34 @@ class Server(database.Server):
             connection.execute(f'CREATE DATABASE "{name}"')
         return self.address(name)
 
+    def ask_to_stop(self) -> None:
+        """As soon as all have left; nobody new is let in."""
+        self._run("pg_ctl", "-W", "-m", "smart", "stop")
+
     def log(self) -> str:
         return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
+
+
+class Standby(Server):
+    """A server that follows another, and may take over from it, at the other's address."""
+
+    def __init__(self, folder: Path, primary: Server) -> None:
+        self.folder, self.port = folder, free_port()
+        self._user, self._bin = primary._user, primary._bin
+        self._settings = {**primary._settings, "hot_standby_feedback": "on", "sync_replication_slots": "on"}
+        if self._user is not None:
+            shutil.chown(folder, self._user)
+        source = f"host=127.0.0.1 port={primary.port} user=headwater dbname=postgres"
+        self._run("pg_basebackup", "-d", source, "-R", "-c", "fast", "-C", "-S", folder.name, "--no-sync")
+        self.start()
+
+    def start_at(self, primary: Server) -> None:
+        """Where the other one was, which is gone; it does not take over by that."""
+        self.port = primary.port
+        self.start()
+
+    def promote(self) -> None:
+        self._run("pg_ctl", "-w", "promote")
 
 
 @contextmanager

@@ -196,6 +196,23 @@ def test_a_flow_that_has_nothing_to_do_costs_little(crm: Crm, follow: Follow, mo
     assert told(other.take() or []) == [("i", None, {"id": "1"})] and len(copies) <= 2
 
 
+def test_a_restart_after_nothing_came_for_long(crm: Crm, follow: Follow) -> None:
+    """The slot has let go of others' changes: a flow whose last step is found to have landed needs none of them."""
+    crm.run("CREATE TABLE a (id int PRIMARY KEY)", "CREATE TABLE other (id int)")
+    flow = follow()
+    flow.all()
+    crm.run("INSERT INTO other SELECT generate_series(1, 1000)")
+    assert flow.all() == []
+    before = crm.slots()["headwater_shop_crm"]
+    for _ in range(2):
+        flow.close()
+        flow.restart()
+        flow.reader.committed(flow.position)  # as at every start
+    assert flow.all() == [] and crm.slots()["headwater_shop_crm"] >= before
+    crm.run("INSERT INTO a VALUES (1)")
+    assert told(flow.all()) == [("i", None, {"id": "1"})]
+
+
 def test_a_table_that_comes_later(crm: Crm, follow: Follow) -> None:
     crm.run("CREATE TABLE a (id int PRIMARY KEY)", "CREATE TABLE b (id int PRIMARY KEY)", "INSERT INTO b VALUES (1)")
     one = follow(A)
@@ -331,6 +348,35 @@ def test_a_loss_is_noticed_and_rows_come_again_only_when_asked(
     assert told(rows)[0] == ("t", None, None) and {row["op"] for row in rows[1:]} == {"r"}
     ids = crm.connection.execute("SELECT id::text FROM a ORDER BY id").fetchall()
     assert sorted(row["after"]["id"] for row in rows[1:]) == sorted(id for (id,) in ids)
+    crm.run("INSERT INTO a VALUES (3)")
+    assert told(flow.all()) == [("i", None, {"id": "3"})]
+
+
+def test_a_step_that_is_open_when_its_changes_go(crm: Crm, follow: Follow) -> None:
+    """Its range can't be read any more: the rows come again only when asked, after the step has ended without any."""
+    crm.run("CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a VALUES (1)")
+    flow = follow()
+    flow.all()
+    crm.run("INSERT INTO a VALUES (2)")
+    ahead = flow.reader.next(flow.position)
+    assert ahead is not None
+    flow.close()
+    spoilt_by_drop(crm)
+    flow.restart()
+    with pytest.raises(TerminalError, match="is gone") as raised:
+        flow.read(ahead.end)
+    assert raised.value.code is Code.DATA_LOSS
+    flow.close()
+    flow.restart(on_data_loss="resnapshot")
+    assert flow.read(ahead.end) == []
+    flow.reader.committed(ahead.end)
+    flow.position = ahead.end
+    flow.close()
+    crm.run("SELECT pg_create_logical_replication_slot('headwater_shop_crm', 'pgoutput')")  # as another flow would
+    flow.restart()
+    assert told(flow.all()) == [("t", None, None), ("r", None, {"id": "1"}), ("r", None, {"id": "2"})]
+    flow.close()
+    flow.restart()
     crm.run("INSERT INTO a VALUES (3)")
     assert told(flow.all()) == [("i", None, {"id": "3"})]
 

@@ -30,8 +30,8 @@ def plain(crm: Crm) -> Iterator[str]:
     crm.run("DROP OWNED BY cdc_plain", "DROP ROLE cdc_plain")
 
 
-def refused(spark: SparkSession, crm: Crm, **settings: Any) -> HeadwaterError:
-    follower = Follower(spark, crm, A, (A,), settings)
+def refused(spark: SparkSession, crm: Crm, table: str = A, **settings: Any) -> HeadwaterError:
+    follower = Follower(spark, crm, table, (table,), settings)
     try:
         with pytest.raises(HeadwaterError) as raised:
             follower.all()
@@ -55,11 +55,11 @@ def test_who_may_not_replicate(spark: SparkSession, crm: Crm, plain: str) -> Non
 def test_who_may_not_publish(spark: SparkSession, crm: Crm, plain: str) -> None:
     crm.run("ALTER ROLE cdc_plain REPLICATION")
     error = refused(spark, crm, dsn=plain)
-    wanted = f'CREATE PUBLICATION "{SLOT}" FOR TABLE "public"."a" WITH (publish_via_partition_root);'
+    wanted = f'CREATE PUBLICATION "{SLOT}" FOR TABLE ONLY "public"."a" WITH (publish_via_partition_root);'
     assert error.code is Code.SOURCE_DENIED and wanted in str(error)
     crm.run("CREATE TABLE other (id int PRIMARY KEY)", "CREATE PUBLICATION theirs FOR TABLE other")
     error = refused(spark, crm, dsn=plain, publication="theirs")
-    assert error.code is Code.SOURCE_DENIED and 'ALTER PUBLICATION "theirs" ADD TABLE "public"."a";' in str(error)
+    assert error.code is Code.SOURCE_DENIED and 'ALTER PUBLICATION "theirs" ADD TABLE ONLY "public"."a";' in str(error)
     crm.run("ALTER PUBLICATION theirs ADD TABLE a", "ALTER PUBLICATION theirs SET (publish = 'insert')")
     error = refused(spark, crm, dsn=plain, publication="theirs")
     assert error.code is Code.SOURCE_MISMATCH
@@ -88,6 +88,60 @@ def test_a_table_without_a_key(spark: SparkSession, crm: Crm) -> None:
     crm.run("UPDATE a SET id = 3")
     assert told(flow.all()) == [("u", {"id": "2"}, {"id": "3"})]
     flow.close()
+
+
+@pytest.mark.parametrize(
+    ("table", "lacks"),
+    [
+        (["CREATE TABLE a (id int PRIMARY KEY DEFERRABLE, v int)"], "a"),
+        (["CREATE TABLE a (id int PRIMARY KEY, v int)", "ALTER TABLE a REPLICA IDENTITY NOTHING"], "a"),
+        (
+            [
+                "CREATE TABLE a (id int, v int) PARTITION BY RANGE (id)",
+                "CREATE TABLE a1 PARTITION OF a FOR VALUES FROM (0) TO (10)",
+                "CREATE TABLE a2 PARTITION OF a FOR VALUES FROM (10) TO (20)",
+                "ALTER TABLE a REPLICA IDENTITY FULL",
+                "ALTER TABLE a2 REPLICA IDENTITY FULL",
+            ],
+            "a1",
+        ),
+        (
+            [
+                "CREATE TABLE a (id int PRIMARY KEY, v int) PARTITION BY RANGE (id)",
+                "CREATE TABLE a1 PARTITION OF a FOR VALUES FROM (0) TO (10)",
+                "ALTER TABLE a REPLICA IDENTITY FULL",
+            ],
+            "a1",
+        ),
+    ],
+)
+def test_a_key_that_is_of_no_use(spark: SparkSession, crm: Crm, table: list[str], lacks: str) -> None:
+    """Postgres goes by a key that is checked at once, and for a partitioned table by that of each partition."""
+    crm.run(*table, "INSERT INTO a VALUES (1, 1)")
+    error = refused(spark, crm)
+    cure = f'ALTER TABLE "public"."{lacks}" REPLICA IDENTITY FULL;'
+    assert error.code is Code.SOURCE_MISMATCH and cure in str(error) and str(error).count("ALTER TABLE") == 1
+    crm.run("UPDATE a SET v = 2", cure)  # it was not published: nothing is refused there
+    flow = Follower(spark, crm, A, (A,))
+    flow.all()
+    crm.run("UPDATE a SET v = 3", "DELETE FROM a")
+    before = {"id": "1", "v": "2"}
+    assert told(flow.all()) == [("u", before, {"id": "1", "v": "3"}), ("d", {"id": "1", "v": "3"}, None)]
+    flow.close()
+
+
+def test_tables_beside_the_one_that_is_followed(spark: SparkSession, crm: Crm) -> None:
+    """What inherits from it is not followed, and nothing is refused there; what is not logged can't be."""
+    crm.run("CREATE TABLE a (id int PRIMARY KEY)", "CREATE TABLE heir (v int) INHERITS (a)")
+    crm.run("INSERT INTO a VALUES (1)", "INSERT INTO heir VALUES (2, 2)")
+    flow = Follower(spark, crm, A, (A,))
+    assert told(flow.all()) == [("r", None, {"id": "1"})]
+    crm.run("UPDATE heir SET v = 3", "UPDATE a SET id = id + 10")
+    assert told(flow.all()) == [("u", {"id": "1"}, {"id": "11"})]
+    flow.close()
+    crm.run("CREATE UNLOGGED TABLE b (id int PRIMARY KEY)")
+    error = refused(spark, crm, "public.b")
+    assert error.code is Code.SOURCE_MISMATCH and 'ALTER TABLE "public"."b" SET LOGGED' in str(error)
 
 
 def test_a_table_that_is_not_there_or_vanishes(spark: SparkSession, crm: Crm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +194,11 @@ def test_prepare_shows_and_runs_what_is_needed(crm: Crm, tmp_path: Path) -> None
     shown = headwater("source", "prepare", "crm", "--json", "--project", tmp_path)
     assert shown.code == 0, shown.err
     sql = [one["sql"] for one in shown.json["statements"]]
+    copied = ", false, false, failover => true" if crm.connection.info.server_version >= 170000 else ""
     assert sql == [
         'ALTER TABLE "public"."a" REPLICA IDENTITY FULL',
-        f'CREATE PUBLICATION "{SLOT}" FOR TABLE "public"."a", "public"."b" WITH (publish_via_partition_root)',
-        f"SELECT pg_create_logical_replication_slot('{SLOT}', 'pgoutput')",
+        f'CREATE PUBLICATION "{SLOT}" FOR TABLE ONLY "public"."a", ONLY "public"."b" WITH (publish_via_partition_root)',
+        f"SELECT pg_create_logical_replication_slot('{SLOT}', 'pgoutput'{copied})",
     ]
     assert headwater("source", "prepare", "crm", "--run", "--project", tmp_path).code == 0
     again = headwater("source", "prepare", "crm", "--json", "--project", tmp_path).json["statements"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
 from headwater.lake import Lake
 from headwater.runtime.reports import FlowEvent
-from tests.support import Answer, headwater
+from tests.runtime.running import Running
+from tests.support import COLD, Answer, headwater
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -215,6 +217,31 @@ def test_it_goes_on_while_the_runner_does(tmp_path: Path) -> None:
     assert found == [("a0", "-"), ("b0", "en"), ("b1", "en"), ("c0", "de"), ("d0", "-"), ("e0", "-")]
 
 
+def test_a_signal_in_the_middle_of_a_batch_stops_it_within_seconds(tmp_path: Path) -> None:
+    """What it had begun is done or begun again: state and table count each click once."""
+    slowly = VISITS.replace("    seen = state", "    time.sleep(1)\n    seen = state", 1)
+    cold = f"spark: {{master: 'local[2]', conf: {COLD}}}\n"
+    pages = Pages(tmp_path, PROJECT.replace("name: pages\n", "name: pages\n" + cold), "import time\n" + slowly)
+    pages.land("a", "home")
+    running = Running(tmp_path)
+    try:
+        running.until(lambda: running.of("step", "tables.visits"))
+        pages.land("b", "home", "shop", "home", "cart")
+        running.until(lambda: len(running.of("step", "topics.clicks")) == 2)
+        time.sleep(2)  # a second until the query looks, and one for each page
+        begun = time.monotonic()
+        running.signal(signal.SIGTERM)
+        assert running.process.wait(60) == 0 and not running.jvms()
+        took, steps = time.monotonic() - begun, len(running.of("step", "tables.visits"))
+        print(f"stopped in {took:.2f} s, after {steps} batches")
+        assert took < 20 and not running.of("failed")
+    finally:
+        running.end()
+    pages.land("c", "shop")
+    assert pages.run().code == 0
+    assert pages.query(SEEN) == [("cart", 1), ("home", 3), ("shop", 2)]
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [
@@ -225,6 +252,7 @@ def test_it_goes_on_while_the_runner_does(tmp_path: Path) -> None:
         ("return 1 / 0", "ZeroDivisionError: division by zero"),
         ("return clicks.select('event_id')", "it gives no column 'page', a key of its table"),
         ("return clicks.select('page', 'event_id')", "several rows for page = 'home'"),
+        ("return clicks.selectExpr(\"nullif(page, 'home') AS page\")", "a row without a key: page = None"),
         ("return clicks.join(clicks.select('page'), 'page')", "output_mode"),
         ("return clicks.mapInPandas(broken, 'page string')", "ValueError: no page is good"),
     ],
@@ -236,7 +264,7 @@ def test_what_goes_wrong_is_told_without_a_stack(once: tuple[Pages, str], body: 
     assert answer.code == 1, answer.out
     (failed,) = [event for event in answer.events if event["event"] == "failed"]
     assert says in failed["error"], failed
-    assert failed["code"] in ("TRANSFORM_FAILED", "DUPLICATE_KEY", "SPARK_FAILED")
+    assert failed["code"] in ("TRANSFORM_FAILED", "DUPLICATE_KEY", "NULL_KEY", "SPARK_FAILED")
     assert "\n" not in failed["error"]
 
 

@@ -25,6 +25,10 @@ TEXT = (
 """How values are written: the same for the snapshot and the stream, wherever the server stands."""
 PATIENCE = 5.0
 """Seconds for which a slot that is in use is waited for."""
+FAILOVER = 170000
+"""Postgres 17: slots can be kept on standbys, so that changes are not lost when one takes over."""
+ROWS = 2
+"""libpq: the command has given rows."""
 _UNFIT_FOR_NAMES = re.compile(r"[^a-z0-9_]")
 
 
@@ -91,9 +95,20 @@ class Database:
         return (self.spec.dsn.reveal(), self.slot, self.publication)
 
     def connect(self) -> psycopg.Connection[Any]:
+        """A connection to a server that has a log of its own; a standby may be about to take over."""
         connection = connect(self.spec.dsn, where=self.spec.where, read_only=False)
         with self.translating():
             connection.execute(TEXT)
+            follows = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+        if follows is not None and follows[0]:
+            connection.close()
+            raise TransientError(
+                Code.SOURCE_UNAVAILABLE,
+                f"{self.place} is a standby: what changes is read from the server that it follows",
+                where=self.spec.where,
+                hint="once it has taken over the flow goes on by itself; else name the other server in `dsn`, or both:"
+                " postgresql://one,other/database?target_session_attrs=read-write",
+            )
         return connection
 
     def replicate(self) -> psycopg.Connection[Any]:
@@ -140,11 +155,21 @@ class Database:
 
     def server(self, connection: psycopg.Connection[Any]) -> Server:
         found = connection.execute(
-            "SELECT s.system_identifier::text, c.timeline_id, (pg_current_wal_flush_lsn() - '0/0')::int8"
-            " FROM pg_control_system() s, pg_control_checkpoint() c"
+            "SELECT system_identifier::text, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int,"
+            " (pg_current_wal_flush_lsn() - '0/0')::int8 FROM pg_control_system()"
         ).fetchone()
         assert found is not None
         return Server(*found)
+
+    def branches(self, timeline: int) -> dict[int, int]:
+        """Where the log of a server that has taken over left those of before, by their timelines."""
+        with self.replicate() as connection:
+            result = connection.pgconn.exec_(f"TIMELINE_HISTORY {timeline}".encode())
+            if result.status != ROWS:
+                raise self.translated(refusal(result))
+            lines = (result.get_value(0, 1) or b"").decode("utf-8", "replace").splitlines()
+        told = (line.split() for line in lines if line.strip() and not line.startswith("#"))
+        return {int(words[0]): parse_lsn(words[1]) for words in told}
 
     def log_end(self, connection: psycopg.Connection[Any]) -> int:
         found = connection.execute("SELECT (pg_current_wal_flush_lsn() - '0/0')::int8").fetchone()
@@ -179,6 +204,12 @@ class Database:
             time.sleep(0.1)
         return None
 
+    def slot_sql(self, connection: psycopg.Connection[Any]) -> str:
+        """What makes the slot; from Postgres 17 on one that a standby may have, too."""
+        name = self.slot.replace("'", "''")
+        also = ", false, false, failover => true" if connection.info.server_version >= FAILOVER else ""
+        return f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput'{also})"
+
     def make_slot(self, connection: psycopg.Connection[Any]) -> SlotState:
         """Make the slot where there is none. Waits for the transactions that are open now."""
         state = self.usable(connection)
@@ -187,7 +218,7 @@ class Database:
         import psycopg
 
         try:
-            connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self.slot])
+            connection.execute(self.slot_sql(connection))
         except psycopg.errors.DuplicateObject:
             pass  # another flow of this source was quicker
         except psycopg.Error as error:
@@ -208,8 +239,7 @@ class Database:
     def copy_slot(self, connection: psycopg.Connection[Any]) -> str:
         """A slot of this connection's own that begins where the source's own stands; it goes with the connection."""
         name = f"{self.slot[:40]}_tmp_{uuid4().hex[:12]}"
-        with self.translating():
-            connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s, true)", [self.slot, name])
+        connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s, true)", [self.slot, name])
         return name
 
     def advance(self, connection: psycopg.Connection[Any], to: int) -> None:
@@ -255,6 +285,16 @@ class Database:
         found = connection.execute(sql, [state.user]).fetchone()
         name = f"'{found[0]}', " if found is not None and found[0] else ""
         return f"{name}process {state.user} of the server"
+
+
+def refusal(result: Any) -> psycopg.Error:
+    """What is wrong with a command of replication, as psycopg tells it of statements."""
+    import psycopg
+
+    told = result.error_message.decode("utf-8", "replace").strip()
+    state = (result.error_field(67) or b"").decode()  # 67: SQLSTATE
+    kind = psycopg.errors.lookup(state) if state else psycopg.OperationalError
+    return kind(told)
 
 
 def _user_of(spec: PostgresCdcSource) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -95,6 +95,8 @@ class Hub:
         """Followed table → from where on its changes are at hand."""
         self._tip = 0
         self._seen_end = -1
+        self.connections = 0
+        """How many have ended: the next one may lead to another server."""
         self.users = 0
 
     # --- what flows ask for
@@ -102,28 +104,25 @@ class Hub:
     def next(self, flow: str, table: str, after: int, rows: int, until: int | None) -> tuple[Found | None, int]:
         """What waits of a table after a place, up to about so many rows, and how far the log has been looked through.
 
-        Looks on until there is something, or the log has been read up to `until` (None: as far as it goes now).
+        Looks on until that is enough, or the log has been looked through up to `until` (None: to where it ends now, so
+        that it ends at all while others write).
         """
         with self._lock:
             self._readings[flow] = _Reading(table, after)
             self._reach(table, after)
+            end = self.ask(self.database.log_end) if until is None else until
             found = self._waiting(table, after, rows)
-            while found is None or not found.full:
-                if found is None and until is not None and max(self._tip, self._seen_end) >= until:
-                    break
-                before = 0 if found is None else found.rows
-                grown = self._pump(table, after)
+            while (found is None or not found.full) and max(self._tip, self._seen_end) < end:
+                if not self._pump(table, after):
+                    self._require_log(end)
                 found = self._waiting(table, after, rows)
-                if found is not None and found.rows == before:
-                    break
-                if not grown and until is None:
-                    break
-                if found is None and not grown:
-                    time.sleep(0.005)
             return found, self._tip
 
-    def read(self, flow: str, table: str, after: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The records of a table that were committed after a place and up to another."""
+    def read(self, flow: str, table: str, after: int, end: int) -> Generator[pa.RecordBatch]:
+        """The records of a table that were committed after a place and up to another.
+
+        All others wait until it has come to its end or is closed.
+        """
         with self._lock:
             self._readings[flow] = _Reading(table, after)
             self._reach(table, after)
@@ -325,6 +324,7 @@ class Hub:
             batch.drop()
         self._batches, self._covered, self._seen_end = [], {}, -1
         if connection is not None:
+            self.connections += 1
             connection.close()
 
 

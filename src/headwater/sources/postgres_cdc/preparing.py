@@ -9,7 +9,7 @@ from headwater.sources.base import SourceSpec
 from headwater.sources.postgres import quoted
 from headwater.sources.postgres_cdc import tables
 from headwater.sources.postgres_cdc.config import PostgresCdcSource
-from headwater.sources.postgres_cdc.database import Database, quoted_table
+from headwater.sources.postgres_cdc.database import Database
 from headwater.sources.preparing import Preparation, Statement
 
 if TYPE_CHECKING:
@@ -41,17 +41,14 @@ def _statements(connection: psycopg.Connection[Any], database: Database) -> Iter
     missing = []
     for table in database.spec.tables:
         found = tables.require(connection, database, table)
-        if not found.tells_rows_apart:
-            sql = f"ALTER TABLE {quoted_table(table)} REPLICA IDENTITY FULL"
-            yield Statement(sql, f"{table} has no primary key: its whole rows tell them apart")
+        for sql in found.cures:
+            yield Statement(sql, f"{table} has no primary key that could be used: its whole rows tell them apart")
         if tables.published(connection, database, table) is None:
             missing.append(table)
     exists = connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [database.publication]).fetchone()
     sql = tables.publication_sql(database, missing or list(database.spec.tables))
     if exists is not None and missing:
-        listed = ", ".join(map(quoted_table, missing))
-        sql = f"ALTER PUBLICATION {quoted(database.publication)} ADD TABLE {listed}"
+        sql = f"ALTER PUBLICATION {quoted(database.publication)} ADD TABLE {tables.listed(missing)}"
     yield Statement(sql, "whose changes are told", done=not missing)
     slot = database.look(connection)
-    sql = f"SELECT pg_create_logical_replication_slot('{database.slot}', 'pgoutput')"
-    yield Statement(sql, "holds the log until the lake has it", done=slot is not None)
+    yield Statement(database.slot_sql(connection), "holds the log until the lake has it", done=slot is not None)

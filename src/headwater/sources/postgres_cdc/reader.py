@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from dataclasses import dataclass
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -21,10 +21,11 @@ from headwater.sources.postgres_cdc import snapshot, tables
 from headwater.sources.postgres_cdc.acknowledged import Acknowledged
 from headwater.sources.postgres_cdc.changes import position
 from headwater.sources.postgres_cdc.config import PostgresCdcSource
-from headwater.sources.postgres_cdc.database import Database, Lost, parse_lsn, show_lsn
+from headwater.sources.postgres_cdc.database import Database, Lost, show_lsn
 from headwater.sources.postgres_cdc.decoder import RELATION, CdcDecoder
-from headwater.sources.postgres_cdc.frames import staged_frame
+from headwater.sources.postgres_cdc.frames import Staged, staged_frame
 from headwater.sources.postgres_cdc.hub import Hub, close_hub, open_hub
+from headwater.sources.postgres_cdc.positions import LOST, WANTED, Place
 from headwater.sources.postgres_cdc.relations import RelationLog, TypeCatalog
 from headwater.sources.reading import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext
 
@@ -38,41 +39,6 @@ POLL = 0.1
 """Seconds between two looks at where the log ends."""
 
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class Place:
-    """How far a flow has read: everything committed before `lsn`, on this server, of this table."""
-
-    lsn: int
-    system: str
-    timeline: int
-    table: int
-    member: int
-    """Its place in the publication."""
-    snapshot: str | None = None
-    """The range that ends here is a snapshot: the folder of its rows in the flow's notes."""
-    again: bool = False
-    """Rows of before are in the topic: a snapshot begins with a `t`, which takes them back."""
-
-    @staticmethod
-    def of(told: Position | None) -> Place | None:
-        if told is None:
-            return None
-        lsn = parse_lsn(told["lsn"])
-        server, table = (told["system"], int(told["timeline"])), (int(told["table"]), int(told["member"]))
-        return Place(lsn, *server, *table, told.get("snapshot"), bool(told.get("again")))
-
-    def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"lsn": show_lsn(self.lsn), "system": self.system, "timeline": self.timeline}
-        told |= {"table": self.table, "member": self.member}
-        if self.snapshot is not None:
-            told |= {"snapshot": self.snapshot, "again": self.again}
-        return told
-
-
-WANTED = {"snapshot": "wanted"}
-"""The end of a range that is not settled yet: a snapshot will be taken."""
 
 
 class PostgresCdcReader(Reader):
@@ -100,7 +66,10 @@ class PostgresCdcReader(Reader):
         self._advanced_at = 0.0
         self._advanced_to = 0
         self._frozen: int | None = None
-        self._told_timeline = 0
+        self._looked_over = 0
+        """The connection of the hub's over which it was last looked what has become of the source."""
+        self._timeline: int | None = None
+        """Of the server when it was last looked at: all that was read since lies on it."""
 
     @property
     def decoder(self) -> Decoder:
@@ -125,17 +94,20 @@ class PostgresCdcReader(Reader):
         if place is None:
             return self._snapshot_ahead()
         try:
+            if (lost := self._notes.find(LOST)) is not None:
+                raise Lost(json.loads(lost))
             self._look(place)
             after = self._after(place)
             if self._frozen is not None and after >= self._frozen:
                 return None
             found, tip = self._open_hub().next(self._flow, self._table, after, self._spec.max_rows, self._frozen)
+            self._look(place, only_anew=True)
         except Lost as lost:
             return self._lost(lost)
         if found is None:
             self._nothing_until(tip)
             return None
-        end = Place(found.end, place.system, self._timeline(place), place.table, place.member)
+        end = Place(found.end, place.system, self._timeline or place.timeline, place.table, place.member)
         return Ahead(end.to_json(), found.rows, found.bytes, found.full)
 
     def settle(self, start: Position | None, ahead: Ahead) -> Position:
@@ -152,10 +124,16 @@ class PostgresCdcReader(Reader):
         assert begun is not None
         try:
             self._look(begun)
-            return self._changes(self._after(begun), place.lsn)
+            frame = self._changes(self._after(begun), place.lsn)
+            self._look(begun, only_anew=True)
+            return frame
         except Lost as lost:
-            # What was settled can't be had any more, and to begin again is a range of its own.
-            raise self._data_loss(lost) from lost
+            if self._spec.on_data_loss == "fail":
+                raise self._data_loss(lost) from lost
+            # What was settled can't be had any more, and to begin again is a range of its own, the next one.
+            self._notes.write_atomic(LOST, json.dumps(str(lost)))
+            self._decoder.narrow(None)
+            return self._records(staged_frame(self._spark, [], self._notes, "changes/none"))
 
     def freeze(self) -> None:
         self._frozen = self._open_hub().ask(self._database.log_end)
@@ -170,9 +148,11 @@ class PostgresCdcReader(Reader):
     def committed(self, end: Position) -> None:
         place = Place.of(end)
         assert place is not None
-        self._acknowledge(place.lsn)
+        self._acknowledge(place.lsn, place.timeline)
         if self._hub is not None:
             self._hub.moved(self._flow, place.lsn)
+        if place.snapshot is not None:
+            self._notes.delete(LOST)
         for folder in ("snapshot", "changes"):
             self._notes.delete(folder)
         if time.monotonic() - self._advanced_at > ADVANCE_EVERY:
@@ -210,7 +190,12 @@ class PostgresCdcReader(Reader):
 
     def _after(self, place: Place) -> int:
         """What comes next was committed after this: there may have been nothing for the flow since its position."""
-        return max(place.lsn, self._acknowledged.done(self._flow) or 0, self._passed)
+        return max(self._written_down(place)[0], self._passed)
+
+    def _written_down(self, place: Place) -> tuple[int, int]:
+        """How far the flow is by what is in the lake, and on which timeline that lies."""
+        done, timeline = self._acknowledged.done(self._flow) or (0, None)
+        return (place.lsn, place.timeline) if done <= place.lsn else (done, timeline or place.timeline)
 
     def _begun(self) -> Place | None:
         """Without a snapshot: where the log ended when the flow was first started."""
@@ -228,18 +213,22 @@ class PostgresCdcReader(Reader):
         listed = hub.ask(self._published) or {}
         place = Place(server.end, server.system, server.timeline, found.oid, int(listed.get("member", 0)))
         self._notes.write_atomic("begun.json", json.dumps(place.to_json()))
-        self._acknowledge(place.lsn)
+        self._acknowledge(place.lsn, place.timeline)
         return place
 
-    def _acknowledge(self, lsn: int) -> None:
-        self._acknowledged.put(self._flow, lsn)
-        self._noted = (time.monotonic(), lsn)
+    def _acknowledge(self, lsn: int, timeline: int) -> None:
+        """Never back: a last step that is found to have landed may lie before what the slot has let go of since."""
+        done, _ = self._acknowledged.done(self._flow) or (0, None)
+        if lsn > done:
+            self._acknowledged.put(self._flow, lsn, timeline)
+        self._noted = (time.monotonic(), max(lsn, done))
 
     def _nothing_until(self, tip: int) -> None:
         """There was nothing for this flow: others' changes must not be held for it."""
         at, lsn = self._noted
         if tip > lsn and (time.monotonic() - at > LOOK_EVERY or self._frozen is not None):
-            self._acknowledge(tip)
+            assert self._timeline is not None
+            self._acknowledge(tip, self._timeline)
             self._advance()
         self._passed = max(self._passed, tip)
         if self._hub is not None:
@@ -260,19 +249,24 @@ class PostgresCdcReader(Reader):
 
     # --- what may have become of the source
 
-    def _look(self, place: Place) -> None:
-        """Whether server, slot, publication and table are still what they were; Lost if not."""
-        if time.monotonic() - self._looked_at < LOOK_EVERY and self._looked_at:
+    def _look(self, place: Place, *, only_anew: bool = False) -> None:
+        """Whether server, slot, publication and table are still what they were; Lost if not.
+
+        Now and then, and over each new connection: another flow may have made it after the server went away.
+        """
+        hub, database = self._open_hub(), self._database
+        lately = self._looked_at > 0 and (only_anew or time.monotonic() - self._looked_at < LOOK_EVERY)
+        if lately and hub.connections == self._looked_over:
             return
-        hub, database, after = self._open_hub(), self._database, self._after(place)
-        server = hub.ask(database.server)
+        over, server = hub.ask(lambda connection: (hub.connections, database.server(connection)))
+        after = self._after(place)
         if server.system != place.system:
             raise Lost(f"this is another server: its system is {server.system}, and not {place.system}")
         if server.end < after:
             raise Lost(f"the server's log ends at {show_lsn(server.end)}, before {show_lsn(after)}: it was put back")
-        if server.timeline != self._timeline(place):
-            log.warning("another server has taken over", source=self._spec.name, timeline=server.timeline)
-            self._told_timeline = server.timeline
+        before = self._timeline or self._written_down(place)[1]
+        if server.timeline != before:
+            self._look_at_branch(before, server.timeline, after)
         state = hub.ask(database.usable)
         if state is None or state.confirmed is None:
             raise Lost(f"the replication slot '{database.slot}' is gone")
@@ -281,7 +275,20 @@ class PostgresCdcReader(Reader):
         if state.confirmed > after:
             raise Lost(f"the slot '{database.slot}' begins at {show_lsn(state.confirmed)}, after {show_lsn(after)}")
         self._look_at_table(hub, place)
-        self._looked_at = time.monotonic()
+        self._timeline, self._looked_over, self._looked_at = server.timeline, over, time.monotonic()
+
+    def _look_at_branch(self, before: int, now: int, after: int) -> None:
+        """A standby has taken over: it may not have had the last changes of the server before, and its log goes on
+        from there with others."""
+        branch = self._database.branches(now).get(before) if now > before else None
+        if branch is None:
+            raise Lost(f"this server's log is of timeline {now}, which does not come from the {before} that was read")
+        if branch < after:
+            raise Lost(
+                f"the server that has taken over had the log up to {show_lsn(branch)} only,"
+                f" and this flow has read up to {show_lsn(after)}"
+            )
+        log.warning("another server has taken over", source=self._spec.name, timeline=now, branch=show_lsn(branch))
 
     def _look_at_table(self, hub: Hub, place: Place) -> None:
         found = hub.ask(lambda connection: tables.find(connection, self._table))
@@ -298,9 +305,6 @@ class PostgresCdcReader(Reader):
 
     def _published(self, connection: Any) -> dict[str, Any] | None:
         return tables.published(connection, self._database, self._table)
-
-    def _timeline(self, place: Place) -> int:
-        return self._told_timeline or place.timeline
 
     def _lost(self, lost: Lost) -> Ahead:
         if self._spec.on_data_loss == "fail":
@@ -343,7 +347,7 @@ class PostgresCdcReader(Reader):
         self._notes.delete("snapshot")
         taken = snapshot.take(self._spark, database, self._table, TypeCatalog(), self._notes.spark_uri(folder))
         self._relations.add(taken.relation)
-        self._told_timeline, self._looked_at = server.timeline, 0.0
+        self._timeline, self._looked_at, self._passed, self._advanced_to = server.timeline, 0.0, 0, 0
         return Place(taken.lsn, server.system, server.timeline, taken.oid, taken.member, folder, again)
 
     def _snapshot_rows(self, place: Place) -> DataFrame:
@@ -381,8 +385,12 @@ class PostgresCdcReader(Reader):
 
     def _changes(self, after: int, end: int) -> DataFrame:
         hub = self._open_hub()
-        found = staged_frame(self._spark, hub.read(self._flow, self._table, after, end), self._notes, f"changes/{end}")
+        with closing(hub.read(self._flow, self._table, after, end)) as records:
+            found = staged_frame(self._spark, records, self._notes, f"changes/{end}")
         for id in found.relations:
             self._relations.add(hub.relation(id))
         self._decoder.narrow(found.relations)
+        return self._records(found)
+
+    def _records(self, found: Staged) -> DataFrame:
         return found.frame.select(RAW, POSITION, RELATION, XID, COMMITTED_AT)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from headwater.errors import Code, TransientError
 from headwater.sources.postgres import jdbc_options, quoted
 from headwater.sources.postgres_cdc.changes import ODD
-from headwater.sources.postgres_cdc.database import TEXT, Database, parse_lsn, quoted_table
+from headwater.sources.postgres_cdc.database import ROWS, TEXT, Database, parse_lsn, quoted_table, refusal
 from headwater.sources.postgres_cdc.relations import AFTER, Relation, TableColumn, TypeCatalog
 from headwater.sources.postgres_cdc.tables import Followed, find, published, require
 from headwater.sources.postgres_cdc.types import PgType
@@ -40,7 +40,8 @@ _COLUMNS = """
            OR c.relreplident = 'f'
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
     LEFT JOIN pg_index i ON i.indrelid = c.oid
-         AND CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END
+         AND CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate
+             ELSE false END
     WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND (a.attgenerated = '' OR %s)
     ORDER BY a.attnum
 """
@@ -107,20 +108,11 @@ def _point(database: Database) -> Iterator[_Point]:
         name = f"{database.slot[:40]}_tmp_{uuid4().hex[:12]}"
         command = f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
         result = connection.pgconn.exec_(command.encode())
-        if result.status != 2:  # rows
-            raise database.translated(_error(result))
+        if result.status != ROWS:
+            raise database.translated(refusal(result))
         lsn, snapshot = result.get_value(0, 1), result.get_value(0, 2)
         assert lsn is not None and snapshot is not None
         yield _Point(parse_lsn(lsn.decode()), snapshot.decode())
-
-
-def _error(result: Any) -> psycopg.Error:
-    import psycopg
-
-    told = result.error_message.decode("utf-8", "replace").strip()
-    state = (result.error_field(67) or b"").decode()  # 67: SQLSTATE
-    kind = psycopg.errors.lookup(state) if state else psycopg.OperationalError
-    return kind(told)
 
 
 @contextmanager

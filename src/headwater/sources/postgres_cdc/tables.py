@@ -14,13 +14,24 @@ if TYPE_CHECKING:
     import psycopg
 
 _TABLE = """
-    SELECT c.oid::int8, c.relkind::text, c.relreplident::text,
-           EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
-           EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident),
-           (SELECT array_agg(p.relfilenode::int8 ORDER BY p.oid) FROM pg_class p
-            WHERE p.oid = c.oid OR p.oid IN (SELECT relid FROM pg_partition_tree(c.oid)))
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s
+    SELECT c.oid::int8, c.relkind::text, c.relpersistence::text, parts.files, parts.lacking
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    CROSS JOIN LATERAL (
+        SELECT array_agg(p.relfilenode::int8 ORDER BY p.oid) AS files,
+               coalesce(json_agg(json_build_array(m.nspname, p.relname) ORDER BY p.oid) FILTER (WHERE
+                   (p.oid = c.oid OR p.relkind <> 'p') AND NOT CASE
+                       WHEN p.relreplident = 'f' THEN true
+                       WHEN c.relreplident = 'f' THEN false
+                       WHEN p.relreplident = 'd' THEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = p.oid
+                                                              AND i.indisprimary AND i.indimmediate)
+                       ELSE EXISTS (SELECT FROM pg_index i WHERE i.indrelid = p.oid AND i.indisreplident)
+                   END), '[]') AS lacking
+        FROM pg_class p JOIN pg_namespace m ON m.oid = p.relnamespace
+        WHERE p.oid = c.oid OR p.oid IN (SELECT relid FROM pg_partition_tree(c.oid))
+    ) parts
+    WHERE n.nspname = %s AND c.relname = %s
 """
+MOST_CURES = 5
 _PUBLICATION = "SELECT to_jsonb(p) FROM pg_publication p WHERE pubname = %s"
 _PUBLISHED = """
     SELECT to_jsonb(t) || jsonb_build_object('member', coalesce(r.oid, p.oid)::int8)
@@ -39,18 +50,18 @@ class Followed:
 
     oid: int
     kind: str
-    identity: str
-    has_key: bool
-    has_index: bool
-    """An index was named that tells its rows apart."""
+    persistence: str
     files: Sequence[int]
     """Others when the table, or a partition of it, is rewritten or truncated."""
+    lacking: Sequence[Sequence[str]]
+    """The table itself, or partitions of it (schema and name), with nothing to tell rows apart by: Postgres goes by the
+    partition that a row is in, and takes no key that is checked at the end of a transaction only."""
 
     @property
-    def tells_rows_apart(self) -> bool:
-        return (
-            self.identity == "f" or (self.identity == "d" and self.has_key) or (self.identity == "i" and self.has_index)
-        )
+    def cures(self) -> list[str]:
+        """What helps where something is lacking."""
+        named = (".".join(map(quoted, names)) for names in self.lacking)
+        return [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in named]
 
 
 def find(connection: psycopg.Connection[Any], table: str) -> Followed | None:
@@ -81,13 +92,14 @@ def prepare(connection: psycopg.Connection[Any], database: Database, table: str)
             hint="have a superuser run: ALTER SYSTEM SET wal_level = logical; and restart the server",
         )
     found = require(connection, database, table)
-    if not found.tells_rows_apart:
+    if found.lacking:
+        short = found.cures[:MOST_CURES] + ["…"] * (len(found.cures) > MOST_CURES)
         raise UsageError(
             Code.SOURCE_MISMATCH,
             f"{database.place}: the table {table} has nothing that tells its rows apart, so that once its changes are"
             " published Postgres would refuse every UPDATE and DELETE",
             where=where,
-            hint=f"give it a primary key, or run: ALTER TABLE {quoted_table(table)} REPLICA IDENTITY FULL;",
+            hint=f"give it a primary key that is not deferrable, or run: {'; '.join(short)};",
         )
     _publish(connection, database, table, found)
     return found
@@ -95,6 +107,13 @@ def prepare(connection: psycopg.Connection[Any], database: Database, table: str)
 
 def require(connection: psycopg.Connection[Any], database: Database, table: str) -> Followed:
     found = find(connection, table)
+    if found is not None and found.kind == "r" and found.persistence == "u":
+        raise UsageError(
+            Code.SOURCE_MISMATCH,
+            f"{database.place}: the table {table} is unlogged: what changes in it is told to nobody",
+            where=database.spec.where,
+            hint=f"run: ALTER TABLE {quoted_table(table)} SET LOGGED;",
+        )
     if found is None or found.kind not in ("r", "p"):
         what = "there is no table" if found is None else "only tables can be followed, and not a view:"
         raise TerminalError(
@@ -108,8 +127,13 @@ def require(connection: psycopg.Connection[Any], database: Database, table: str)
 
 
 def publication_sql(database: Database, tables: list[str]) -> str:
-    named = ", ".join(map(quoted_table, tables))
+    named = listed(tables)
     return f"CREATE PUBLICATION {quoted(database.publication)} FOR TABLE {named} WITH (publish_via_partition_root)"
+
+
+def listed(tables: list[str]) -> str:
+    """As a publication takes them: alone, without those that inherit from them, which may have no key."""
+    return ", ".join(f"ONLY {quoted_table(table)}" for table in tables)
 
 
 def _publish(connection: psycopg.Connection[Any], database: Database, table: str, found: Followed) -> None:
@@ -133,7 +157,7 @@ def _publish(connection: psycopg.Connection[Any], database: Database, table: str
         raise _unfit(database, f"tells changes of {table} by its partitions", sql)
     if published(connection, database, table) is None:
         try:
-            _run(connection, database, f"ALTER PUBLICATION {name} ADD TABLE {quoted_table(table)}")
+            _run(connection, database, f"ALTER PUBLICATION {name} ADD TABLE {listed([table])}")
         except psycopg.errors.DuplicateObject:
             pass
 
