@@ -81,6 +81,14 @@ def gathered(frame: DataFrame) -> pa.Table:
     return pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()
 
 
+def first_of(frame: DataFrame, rows: int) -> DataFrame:
+    """The first rows of a frame, read once, from no more partitions than it takes, and lying in the JVM."""
+    from pyspark.sql import DataFrame
+
+    taken = frame._jdf.takeAsList(rows)
+    return DataFrame(frame.sparkSession._jsparkSession.createDataFrame(taken, frame._jdf.schema()), frame.sparkSession)
+
+
 class Selection:
     """Columns that frame after frame is made of: handed over once, and selected in one call."""
 

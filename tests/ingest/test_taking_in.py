@@ -115,6 +115,23 @@ def test_schema_policies(tmp_path: Path, format: str) -> None:
     ]
 
 
+def test_unknown_keys_in_any_style(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"events": ""})
+    desk.land("1.json", {"id": 1, "note": "a : b"})
+    desk.run()
+    styles = ['{"id"  : 2, "a": 1}', '{"id"\t:3,"b":1}', '{"id":4, "c" : 1}', '{"id": 5, "note": "\\" :", "d"\t :1}']
+    for number, line in enumerate(styles, start=2):
+        desk.land(f"{number}.json", line)
+        desk.run()
+    assert desk.rows("events", "id, a, b, c, d, note") == [
+        (1, None, None, None, None, "a : b"),
+        (2, 1, None, None, None, None),
+        (3, None, 1, None, None, None),
+        (4, None, None, 1, None, None),
+        (5, None, None, None, 1, '" :'),
+    ]
+
+
 def test_values_are_kept_as_they_are(tmp_path: Path) -> None:
     hints = ', schema_hints: "price decimal(20,6), at timestamp, day date, small int"'
     desk = Desk(tmp_path, {"kept": "keep_raw: true"}, source=hints)

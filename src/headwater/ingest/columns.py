@@ -200,7 +200,8 @@ def _instant(text: Column) -> Column:
     """ISO 8601, or seconds or milliseconds since 1970."""
     number = text.cast("double")
     seconds = F.when(F.abs(number) >= _MILLISECONDS_FROM, number / 1000).otherwise(number)
-    return F.when(text.rlike(_NUMBER), F.timestamp_seconds(seconds)).otherwise(text.cast("timestamp"))
+    is_number = ~F.contains(text, F.lit(":")) & text.rlike(_NUMBER)  # nearly all have a colon, and it is soon found
+    return F.when(is_number, F.timestamp_seconds(seconds)).otherwise(text.cast("timestamp"))
 
 
 def _has(struct: StructType, path: tuple[str, ...]) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -45,6 +46,13 @@ class Shaped:
     frame: DataFrame
     schema: StructType
     """The topic's columns."""
+    quick: bool = False
+    """Whoever has a problem is UNKNOWN too."""
+
+    @property
+    def is_odd(self) -> Column:
+        """Whether a row is not to be taken in as it is."""
+        return F.col(UNKNOWN) if self.quick else F.col(PROBLEM).isNotNull() | F.col(UNKNOWN)
 
     @property
     def rows(self) -> list[Column]:
@@ -67,7 +75,7 @@ class _Standard:
 class _Finish:
     """The topic's columns for one payload."""
 
-    known: tuple[StructType, tuple[str, ...], bool]
+    known: tuple[StructType, tuple[str, ...]]
     schema: StructType
     chosen: Selection
 
@@ -125,8 +133,8 @@ class Pipeline:
         """Rows of the records, read by what is known of the payload; `watch`: say which may hold more than that.
 
         `quick`: those with a problem are only said to be UNKNOWN, where the decoder can do that. Without `stamp` the
-        time of arrival is left to the caller: as a constant it would have Spark compile every step anew. `refused` are
-        positions of events that no function is shown, with the reason.
+        time of arrival is left to the caller. `refused` are positions of events that no function is shown, with the
+        reason.
         """
         asked = with_standard_as_text(payload) if decoder.textual else payload
         if quick and watch and not self.rescues and not self._required:
@@ -165,7 +173,8 @@ class Pipeline:
         df = standard.oddity.to(standard.values.to(df))
         df = select(df, self.topic, self._functions, asked)
         df, lifted = upcast(df, self._functions, asked, self.topic)
-        return self._finished(df, lifted, standard.columns, stamp)
+        shaped = self._finished(df, lifted, standard.columns, stamp)
+        return replace(shaped, quick=not self._functions)
 
     def _standard_of(self, spark: SparkSession, payload: StructType) -> _Standard:
         """Made once for a schema; see `JsonDecoder`."""
@@ -218,10 +227,12 @@ class Pipeline:
 
     def _finished(self, df: DataFrame, payload: StructType, standard: Sequence[StandardColumn], stamp: bool) -> Shaped:
         """The topic's own columns and nothing else, beside what the commit has to know."""
+        if stamp and INGESTED_AT not in df.columns:
+            df = df.withColumn(INGESTED_AT, _moment(datetime.now(timezone.utc)))
         mapping = self._mapping(df, payload)
-        known = (payload, tuple(df.columns), stamp)
+        known = (payload, tuple(df.columns))
         if self._finish is None or self._finish.known != known:
-            schema, chosen = self._finish_of(df, payload, standard, mapping, stamp)
+            schema, chosen = self._finish_of(df, payload, standard, mapping)
             self._finish = _Finish(known, schema, Selection(df.sparkSession, chosen))
         frame = df if mapping is None else mapping.apply(df)
         return Shaped(self._finish.chosen.of(frame), self._finish.schema)
@@ -232,7 +243,6 @@ class Pipeline:
         payload: StructType,
         standard: Sequence[StandardColumn],
         mapping: TopicMapping | None,
-        stamp: bool,
     ) -> tuple[StructType, list[Column]]:
         """The topic's schema, and what makes its columns and those beside them."""
         names = [one.name for one in standard]
@@ -253,9 +263,7 @@ class Pipeline:
         happened = values.get("event_timestamp")
         if happened is not None and not isinstance(schema["event_timestamp"].dataType, TimestampType):
             happened = None
-        now = F.current_timestamp() if stamp else F.lit(None).cast(TimestampType())
-        if INGESTED_AT in df.columns:
-            now = column(INGESTED_AT)
+        now = column(INGESTED_AT) if INGESTED_AT in df.columns else F.lit(None).cast(TimestampType())
         values.setdefault(EVENT_DATE, F.to_date(F.coalesce(happened, now) if happened is not None else now))
         values[INGESTED_AT] = now
         chosen = [values.get(f.name, column(f.name)).cast(f.dataType).alias(f.name) for f in schema.fields]
@@ -271,6 +279,12 @@ class Pipeline:
         if self._made is None or self._made[0] != known:
             self._made = (known, mapping_for(self.topic, self._functions, df.sparkSession, payload, self.extras))
         return self._made[1]
+
+
+def _moment(now: datetime) -> Column:
+    """A time that does not show in the code which Spark makes of the step: as a constant it would have every step
+    compiled anew. The index is always 0, and only Spark can't know it."""
+    return F.array(F.lit(now))[F.pmod(F.octet_length(column(POSITION)), F.lit(1))]
 
 
 def _told_of(refused: Mapping[str, str]) -> Column:

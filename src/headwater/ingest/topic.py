@@ -23,7 +23,7 @@ from headwater.errors import Code, TerminalError, Unsupported
 from headwater.flows import Intent, Landed
 from headwater.formats.base import Capability, LightTable, SparkTable
 from headwater.formats.frames import column, schema_changes, settings
-from headwater.handover import gathered, local_frame
+from headwater.handover import first_of, gathered, local_frame
 from headwater.ingest.collected import has_odd, split, stamped
 from headwater.ingest.columns import CONTEXT, has_twins, known_payload
 from headwater.ingest.deduplicate import deduplicated, require_columns
@@ -134,8 +134,7 @@ class TopicTarget:
         """One pass: decode, shape and write; the first odd record ends it before the commit."""
         shaped = self._shaped(records, known, quick=True)
         self._make_room(shaped.schema)
-        odd = F.col(PROBLEM).isNotNull() | F.col(UNKNOWN)
-        tripwire = F.when(odd, F.raise_error(F.lit(_TRIPPED)).cast("string")).otherwise(column(POSITION))
+        tripwire = F.when(shaped.is_odd, F.raise_error(F.lit(_TRIPPED)).cast("string")).otherwise(column(POSITION))
         wired = shaped.frame.withColumn(POSITION, tripwire)
         return self._append(wired.select(*shaped.rows), intent, mark)
 
@@ -279,7 +278,8 @@ class TopicTarget:
             if self._declared is not None:
                 first, brought_by = self._declared, "declared"
             else:
-                first, brought_by = hinted(self._decoder.detect(records.limit(SAMPLE)), self._hints), "first records"
+                detected = self._decoder.detect(first_of(records, SAMPLE))
+                first, brought_by = hinted(detected, self._hints), "first records"
                 if not self._topic.mappers and self._table.exists() and not self._table.read().isEmpty():
                     told = known_payload(self._table.schema(), self._pipeline.extras.names)
                     first, brought_by = joined(told, first, self._table.format), "the topic's table"

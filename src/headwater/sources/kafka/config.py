@@ -110,7 +110,7 @@ class KafkaSource(SourceSpec):
         default="earliest",
         description="Where a new flow begins: `earliest`, `latest`, a time, or offsets by topic and partition.",
     )
-    max_rows: Count = Field(default=1_000_000, description="Records in one step at most, shared out over partitions.")
+    max_rows: Count = Field(default=5_000_000, description="Records in one step at most, shared out over partitions.")
     max_record_size: Size | None = Field(
         default=None, description="A larger value becomes a dead letter of reason `too_large`."
     )

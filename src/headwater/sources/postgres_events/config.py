@@ -48,7 +48,7 @@ class PostgresEventsSource(SourceSpec):
     columns: EventStoreColumns = Field(
         default=EventStoreColumns(), description="What its columns are called; null for one that it does not have."
     )
-    max_rows: Count = Field(default=1_000_000, description="Events in one step at most.")
+    max_rows: Count = Field(default=5_000_000, description="Events in one step at most.")
     max_connections: Count = Field(
         default=8, description="Connections at most, from 2: one that asks, the others read a backlog."
     )

@@ -102,8 +102,7 @@ def many(spark: SparkSession, store: Store, legs: Sequence[Leg], options: Mappin
     """Events that Spark's tasks read, in parts, on no more connections than the source may have."""
     spec = store.spec
     rows = sum(leg.rows for leg in legs)
-    parts = min(spec.max_connections - 1, max(1, math.ceil(rows / PART_ROWS)))
-    parts = max(parts, len(legs))
+    parts = max(_parts(rows, spec.max_connections - 1, spark.sparkContext.defaultParallelism), len(legs))
     predicates = [part for leg in legs for part in leg.split(max(1, parts * leg.rows // max(rows, 1)))]
     settings = {"fetchsize": str(FETCH_ROWS), **jdbc_options(spec.dsn, where=spec.where), **options}
     address = settings.pop("url")
@@ -122,6 +121,11 @@ def many(spark: SparkSession, store: Store, legs: Sequence[Leg], options: Mappin
     if store.envelope:
         columns.append(F.struct(*(F.col(f"_{name}").alias(name) for name in store.envelope)).alias(ENVELOPE))
     return found.select(*columns)
+
+
+def _parts(rows: int, connections: int, cores: int) -> int:
+    """One for each core that may have a connection: with more of them the same rows take longer."""
+    return min(connections, cores, max(1, math.ceil(rows / PART_ROWS)))
 
 
 def _names(store: Store) -> str:

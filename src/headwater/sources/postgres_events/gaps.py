@@ -238,6 +238,10 @@ class ByGaps:
             f"SELECT {POSITION} AS p FROM ({self._store.bare}) events WHERE {between(high + 1, self._frozen)}"
             f" ORDER BY {POSITION} LIMIT {limit}"
         )
+        if self._store.numbered_once:
+            count, first, newest = self._database.one(f"SELECT count(*), min(p), max(p) FROM ({rows}) found")
+            if count and newest - first + 1 == count:  # nothing is missing between the two, as in nearly all backlogs
+                return count, newest, Ranges.of([(high + 1, first - 1)] if first > high + 1 else [])
         before = f"SELECT p, lag(p, 1, {high}::int8) OVER (ORDER BY p) AS before FROM ({rows}) found"
         count, newest, gaps = self._database.one(
             "SELECT count(*), max(p), (range_agg(int8range(before + 1, p)) FILTER (WHERE p > before + 1))::text"

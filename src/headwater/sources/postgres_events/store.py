@@ -38,7 +38,7 @@ WHERE s.seqrelid IN (
   WHERE d.refclassid = 'pg_class'::regclass AND f.adrelid = %(table)s AND f.adnum = %(column)s)
 """
 _INDEXES = """
-SELECT c.relname, i.indisvalid, ARRAY(
+SELECT c.relname, i.indisvalid, i.indisunique AND i.indexprs IS NULL, ARRAY(
   SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY k(n, o)
   JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.n ORDER BY k.o)
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
@@ -59,6 +59,7 @@ class Numbering:
 class Index:
     name: str
     valid: bool
+    unique: bool
     columns: tuple[str, ...]
 
 
@@ -91,6 +92,12 @@ class Store:
     @property
     def position(self) -> str:
         return quoted(self.spec.columns.position)
+
+    @property
+    def numbered_once(self) -> bool:
+        """Whether the database sees to it that no two events have one position."""
+        name = self.spec.columns.position
+        return any(index.valid and index.unique and index.columns == (name,) for index in self.indexes)
 
     @property
     def transaction(self) -> str | None:
@@ -184,7 +191,9 @@ def look_up(spec: PostgresEventsSource, database: Database) -> Store:
         columns={name: number for name, (number, _) in columns.items()},
         types=types,
         sequences=sequences,
-        indexes=[Index(name, valid, tuple(parts)) for name, valid, parts in database.ask(_INDEXES, (oid,))],
+        indexes=[
+            Index(name, valid, unique, tuple(parts)) for name, valid, unique, parts in database.ask(_INDEXES, (oid,))
+        ],
         writers=tuple(sorted({oid, *partitions, *(one.oid for one in sequences)})),
     )
 
