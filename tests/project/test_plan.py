@@ -29,6 +29,8 @@ tables:
   totals: {sql: "SELECT id, count(*) AS k FROM stream(topic('log')) GROUP BY id"}
   sliced: {transform: thin}
   named: {transform: first}
+  codes: {seed: codes.csv, keys: [code], schema: "code string, n smallint"}
+  rates: {keys: [since], schema: "since date, rate int"}
 views:
   counted: {sql: "SELECT region, count(*) AS n FROM table('people') GROUP BY region"}
 """
@@ -56,7 +58,7 @@ def second(people):
     return people.where("n = 2")
 """
 MADE = [(Kind.TOPIC, "log"), (Kind.TOPIC, "more"), (Kind.VIEW, "counted")]
-MADE += [(Kind.TABLE, name) for name in ("people", "seen", "totals", "sliced", "named")]
+MADE += [(Kind.TABLE, name) for name in ("people", "seen", "totals", "sliced", "named", "codes", "rates")]
 
 
 class Planning:
@@ -68,6 +70,7 @@ class Planning:
         self.before = PROJECT.replace("FORMAT", format)
         (root / "headwater.yml").write_text(self.before, encoding="utf-8")
         (root / "shop.py").write_text(CODE, encoding="utf-8")
+        (root / "codes.csv").write_text("code,n\n", encoding="utf-8")
         with Lake.open(root) as lake:
             warehouse = lake._warehouse
             for kind, name in MADE:
@@ -126,6 +129,10 @@ class Planning:
         ('sql: "SELECT id, count', 'description: x, sql: "SELECT id, count', "tables.totals", "change", "nothing has"),
         ("transform: thin", "transform: thick", "tables.sliced", "change", "from the next step on"),
         ("transform: first", "transform: second", "tables.named", "rebuild", "rows of tables.people may be changed"),
+        ("n smallint", "n int", "tables.codes", "change", "from the next step on"),
+        ("n smallint", "n smallint, m int", "tables.codes", "change", "from the next step on"),
+        ("n smallint", "n string", "tables.codes", "rebuild", "column 'n' becomes string, and Delta Lake can't"),
+        ("rate int", "rate date", "tables.rates", "leave", "headwater table drop rates, and load them again"),
         ("views:\n", "views:\n  more: {sql: SELECT 1 AS one}\n", "views.more", "create", "it is not there yet"),
     ],
 )

@@ -20,7 +20,7 @@ from headwater.tables.apply.changes import truncations_of
 from headwater.tables.apply.shape import Shape, shape_of
 from headwater.tables.apply.spans import spans
 from headwater.tables.apply.target import ApplyTarget
-from headwater.tables.apply.truncation import TRUNCATED, collected
+from headwater.tables.apply.truncation import TRUNCATED, noted, remembered
 from headwater.warehouse import shown as as_shown
 from tests.tables.apply_lab import Event, Row, frame, shown
 
@@ -68,9 +68,10 @@ class Kept:
     def intent(self, df: DataFrame, at: datetime) -> Intent:
         assert self.definition.apply is not None
         shape = shape_of(self.definition.apply, df.schema, place)
-        found = collected(truncations_of(df, shape)) if shape.captured else []
-        told = [*self.positions.get(TRUNCATED, []), *(one.to_json() for one in found)]
-        return Intent(1, self.number, self.positions, {TRUNCATED: told}, "", at)
+        told = remembered(self.positions)
+        if shape.captured:
+            told = noted(told, truncations_of(df, shape), shape)
+        return Intent(1, self.number, self.positions, {TRUNCATED: [one.to_json() for one in told]}, "", at)
 
     def step(self, df: DataFrame, at: datetime = NOW) -> tuple[Intent, Mark]:
         intent = self.intent(df, at)
@@ -91,6 +92,27 @@ def test_deletes_are_remembered_for_their_time(quick: SparkSession, around: Surr
     assert kept.table.read().count() == 2, "the delete is a hidden row"
     kept.step(frame(quick, [Event(6, "u", 0, after=Row(2, "c", "d"))]), NOW + timedelta(hours=2))
     assert kept.table.read().count() == 1, "after its time it is not"
+
+
+@pytest.mark.parametrize(("history", "kept_of_them"), [("latest", ["10"]), ("all", ["5", "10", "9"])])
+def test_truncates_that_no_change_can_meet_any_more_are_forgotten(
+    quick: SparkSession, around: Surroundings, history: str, kept_of_them: list[str]
+) -> None:
+    kept = Kept(quick, around, "delta", f"truncated_{history}", sequence_by="n", history=history)
+
+    def step(*changes: tuple[int, str, int | None]) -> None:
+        rows = [(n, op, f"{kept.number}-{n}", NOW, None, None if id_ is None else (id_,)) for n, op, id_ in changes]
+        topic = "n int, _op string, _position string, event_timestamp timestamp"
+        kept.step(quick.createDataFrame(rows, f"{topic}, before struct<id: bigint>, after struct<id: bigint>"))
+
+    step((4, "i", 1), (5, "t", None), (6, "i", 2))
+    step((10, "t", None), (11, "i", 3))
+    step((9, "t", None), (8, "i", 4), (12, "i", 5))  # late, and older
+    assert [one[0] for one in kept.positions[TRUNCATED]] == kept_of_them
+    step((3, "i", 6), (7, "i", 7))
+    there = as_shown(kept.table.read(), kept.shapes[-1].shown)
+    there = there.where("is_current") if history == "all" else there
+    assert {row.id for row in there.collect()} == {3, 5}
 
 
 def test_a_new_column_of_the_topic_is_one_of_the_table(quick: SparkSession, around: Surroundings) -> None:

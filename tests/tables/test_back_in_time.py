@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +136,40 @@ def test_a_topic_is_replayed_into_what_it_makes(tmp_path: Path) -> None:
     shop.run()
     assert shop.rows("SELECT kind, k FROM mv('per_kind')") == [("a", 1), ("b", 1)]
     assert shop.rows("SELECT id FROM table('titles')") == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_who_reads_during_a_replay_sees_the_table_before_or_after_it(tmp_path: Path, format: str) -> None:
+    shop = Shop(tmp_path, format)
+    shop.fed("1", (1, 1, "a"), (2, 2, "b"))
+    first = shop.history("topic", "events")[0]["version"]
+    shop.fed("2", (1, 3, "b"), (2, 4, "gone"), (3, 5, "a"))
+    asked = {"latest": LATEST, "totals": TOTALS}
+    seen: dict[str, list[list[Any]]] = {name: [] for name in asked}
+    over = threading.Event()
+
+    def read() -> None:
+        with Lake.open(tmp_path) as lake:
+            last = False
+            while not last:
+                last = over.is_set()
+                for name, sql in asked.items():
+                    found = lake.sql(sql, engine="duckdb")
+                    seen[name].append(sorted(map(tuple, (row.values() for row in found.rows()))))
+
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(read)
+        try:
+            for name in asked:
+                assert shop.call("topic", "replay", "events", "--into", name, "--at", first).code == 0
+        finally:
+            over.set()
+        reading.result(60)
+    assert {name: [state for state, _ in groupby(states)] for name, states in seen.items()} == {
+        "latest": [[(1, 3, "b"), (3, 5, "a")], [(1, 1, "a"), (2, 2, "b")]],
+        "totals": [[("a", 2, 6), ("b", 2, 5), ("gone", 1, 4)], [("a", 1, 1), ("b", 1, 2)]],
+    }
+    assert min(map(len, seen.values())) > 5, "it read all the while"
 
 
 @pytest.mark.parametrize("format", ["iceberg", "delta"])

@@ -28,10 +28,10 @@ OTHERS = """\
 
 
 class Shop:
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, format: str = "delta") -> None:
         self.root = root
         page = next(one for one in blocks("docs/tables.md", "yaml") if "visits" in one)
-        (root / "headwater.yml").write_text(SOURCES + page + OTHERS, encoding="utf-8")
+        (root / "headwater.yml").write_text(f"format: {format}\n{SOURCES}{page}{OTHERS}", encoding="utf-8")
         for folder in ("seen", "crm"):
             (root / folder).mkdir()
         self.countries("de,Germany\n")
@@ -53,8 +53,9 @@ class Shop:
         return [tuple(row.values()) for row in found.json]
 
 
-def test_streams_drive_and_the_rest_is_looked_up(tmp_path: Path) -> None:
-    shop = Shop(tmp_path)
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_streams_drive_and_the_rest_is_looked_up(tmp_path: Path, format: str) -> None:
+    shop = Shop(tmp_path, format)
     shop.land("crm/1", {"id": 1, "name": "Ann", "since": "2026-01-01T00:00:00Z"})
     shop.land("crm/2", {"id": 1, "name": "Bea", "since": "2026-03-01T00:00:00Z"})
     shop.land("seen/1", {"id": 10, "customer": 1, "country": "de", "at": "2026-02-01T00:00:00Z"})

@@ -26,6 +26,11 @@ def wide(events):
     return events.select("id", "who", "n", F.lit(1).alias("extra"))
 
 
+@transform("void")
+def void(events):
+    return events.select("id", F.lit(None).alias("x"))
+
+
 @transform("streamed", streaming=True)
 def streamed(events):
     return events.select("id", F.col("n").cast("int").alias("n"))
@@ -77,6 +82,7 @@ def test_other_columns_than_those_declared(tmp_path: Path) -> None:
             {"transform": "small", "schema": "id int, who string, n bigint"},
             "is bigint, and `schema` declares int",
         ),
+        "void": ({"transform": "void"}, "column 'x' is NULL in every row, and of no type"),
         "fits": ({"transform": "streamed", "schema": "id bigint, n bigint"}, ""),
         "streams": ({"transform": "streamed", "schema": "id bigint, m int"}, "no column 'm', which `schema` declares"),
         "unwatched": ({"transform": "hasty"}, "df.withWatermark(column, delay)"),

@@ -187,7 +187,14 @@ def test_reference_tables_are_loaded_checked_and_reloaded(tmp_path: Path, monkey
         failed = next(event for event in answer.events if event["event"] == "failed")
         assert (answer.code, failed["code"]) == (1, code)
         assert f"countries.csv:{line}" in failed["error"] and said in failed["error"]
-    assert crm.rows("countries") == [("de", "Germany", "049"), ("it", "Italy", "039")]
+    seed.write_text("code,name,digits\nde,1,049\n", encoding="utf-8")
+    failed = next(event for event in crm.run("countries").events if event["event"] == "failed")
+    assert failed["code"] == "SCHEMA_MISMATCH" and "headwater.yml:10 tables.countries.seed" in failed["error"], failed
+    assert "'name'" in failed["error"] and "headwater flow rebuild tables.countries --yes" in failed["error"]
+    assert crm.call("flow", "rebuild", "tables.countries", "--yes").code == 0
+    assert crm.rows("countries") == [("de", "Germany", "049"), ("it", "Italy", "039")], "until the other rows are there"
+    assert crm.run("countries").code == 0
+    assert crm.rows("countries") == [("de", 1, "049")]
 
     rates = tmp_path / "rates.csv"
     monkeypatch.chdir(tmp_path)
@@ -213,6 +220,18 @@ def test_reference_tables_are_loaded_checked_and_reloaded(tmp_path: Path, monkey
     assert (misspelt.code, problem(misspelt)["code"]) == (2, "SCHEMA_MISMATCH")
     assert "no column 'rat'" in problem(misspelt)["message"] and "'rate'" in problem(misspelt)["hint"]
     assert len(crm.rows("rates")) == 3 and len(crm.rows("rates")[0]) == 2, "no column is made of a wrong name"
+    for values, says in (
+        ("(day, day) VALUES (1, 2)", "the column 'day' is named twice"),
+        ("VALUES ('soon', 1)", "'soon' is no date, which 'day' of tables.rates is"),
+        ("VALUES (DATE'2026-01-05', 1), (DATE'2026-01-06', 1234567)", "is no decimal(9,4), which 'rate' of"),
+        (
+            "VALUES (DATE'2026-01-05', array(1))",
+            "column 'rate' of tables.rates is decimal(9,4), and can't be given array<int>",
+        ),
+    ):
+        unfit = crm.call("query", f"INSERT INTO tables.rates {values}")
+        assert (unfit.code, problem(unfit)["code"]) == (2, "SCHEMA_MISMATCH") and says in problem(unfit)["message"]
+    assert len(crm.rows("rates")) == 3, "nothing of them"
     for words in (["table", "load", "people", str(rates)], ["query", "INSERT INTO tables.people VALUES (1)"]):
         refused = crm.call(*words)
         assert (refused.code, problem(refused)["code"]) == (2, "USAGE"), words

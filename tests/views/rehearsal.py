@@ -63,7 +63,7 @@ class Rehearsal:
 
     def kept(self, sql: str) -> None:
         """Keep a query over the cycle: what is stored is its answer then. NotIncremental says why it can't be."""
-        text = presented(parse_query(sql)).query.sql(dialect="spark")
+        text = presented(parse_query(sql), sql).query.sql(dialect="spark")
         way = kept(self._spark, incremental(self._spark, text, self._names))
         with Run(self._before) as run:
             stored = Stored(way, way.whole(run))

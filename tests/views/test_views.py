@@ -125,7 +125,10 @@ def test_policies(lab: Lab) -> None:
     random = "SELECT id, rand() AS r FROM orders"
     problem = refused(lab, "mv", "create", "chance", random, "--refresh", "manual", "--policy", "incremental_strict")
     assert problem["code"] == "NOT_INCREMENTAL" and "rand()" in problem["hint"]
-    assert "chance" not in [view["name"] for view in lab.lake.views()]
+    clock = "SELECT id, now() AS seen_at FROM orders"
+    problem = refused(lab, "mv", "create", "clock", clock, "--refresh", "manual", "--policy", "incremental_strict")
+    assert problem["code"] == "NOT_INCREMENTAL" and "depends on the time of its refresh" in problem["message"]
+    assert not {"chance", "clock"} & {view["name"] for view in lab.lake.views()}
     create_view(lab.warehouse, "chance", random, MANUAL)
     add_order(lab, 300, 1)
     done = refresh_view(lab.warehouse, "chance")

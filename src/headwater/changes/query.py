@@ -17,6 +17,7 @@ from headwater.changes.translation.refusal import NotIncremental
 from headwater.formats.frames import column
 from headwater.model import WEIGHT
 from headwater.sql.references import parse_query
+from headwater.sql.unsteady import unsteady
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ def incremental(spark: SparkSession, sql: str, sources: Sequence[str]) -> Query:
     analyzed: Any = answered._jdf.queryExecution().analyzed()
     if not analyzed.deterministic():
         raise NotIncremental("the query gives something else each time", hint="leave out rand(), uuid() and the like")
-    moments = list(parsed.find_all(exp.CurrentTimestamp, exp.CurrentDate))
-    if moments:
-        raise NotIncremental("the query depends on the time of its refresh", moments[0])
+    moment = next((one for one in unsteady(parsed) if one.clock), None)
+    if moment is not None:
+        raise NotIncremental("the query depends on the time of its refresh", moment.part)
     known = {name.lower(): _mentioned(parsed, spark.table(name).columns) for name in sources}
 
     def columns_of(name: str) -> Sequence[str]:

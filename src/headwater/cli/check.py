@@ -34,6 +34,8 @@ def check(project: ProjectPath = Path(), target: Target = None, as_json: AsJson 
     else:
         for each in (*problems, *notes):
             print_line(str(each))
+            if each.excerpt is not None:
+                print_line(each.excerpt)
         note(_summary(len(problems), len(notes)))
     if problems:
         raise typer.Exit(2)

@@ -14,6 +14,7 @@ from headwater.project.capabilities import capability_problems
 from headwater.project.columns import STANDARD, column_problems, columns_of, declared_columns
 from headwater.project.definition import Project
 from headwater.project.graph import Graph, Name, cycle_problems, graph_of, named, sql_line
+from headwater.project.queries import query_problems
 from headwater.project.signatures import function_problems
 from headwater.project.transforms import transform_problems
 from headwater.sources.files.config import FilesSource
@@ -47,6 +48,7 @@ def check_project(project: Project, broken: Mapping[str, Collection[str]] | None
         *_outlet_problems(project, known, {*project.alerts, *more.get("alerts", ())}),
         *_place_problems(project),
         *column_problems(project),
+        *query_problems(project),
         *capability_problems(project, graph),
     ]
     return in_order([_as_written(project, problem) for problem in found])
@@ -77,7 +79,8 @@ def _as_written(project: Project, problem: Problem) -> Problem:
         return problem
     old, new = (value, written) if len(value) > 3 else (f"'{value}'", f"'{written}'")
     hint = None if problem.hint is None else problem.hint.replace(old, new)
-    return Problem(problem.code, problem.message.replace(old, new), problem.where, hint)
+    excerpt = None if problem.excerpt is None else problem.excerpt.replace(old, new)
+    return Problem(problem.code, problem.message.replace(old, new), problem.where, hint, excerpt)
 
 
 def _setting_problems(project: Project) -> Iterator[Problem]:

@@ -50,15 +50,20 @@ def column_problems(project: Project) -> Iterator[Problem]:
 
 def declared_columns(ddl: str) -> list[str]:
     """The top-level names of a declared schema; INVALID_VALUE if it is none."""
+    return list(declared_types(ddl))
+
+
+def declared_types(ddl: str) -> dict[str, str]:
+    """They and their types, as Spark writes those; INVALID_VALUE if it is no schema."""
     try:
         built = exp.DataType.build(f"struct<{ddl}>", dialect="spark")
     except SqlglotError:
         built = None
-    names = [] if built is None else [part.name for part in built.expressions if isinstance(part, exp.ColumnDef)]
+    parts = [] if built is None else [part for part in built.expressions if isinstance(part, exp.ColumnDef)]
     # sqlglot forgives a comma at the end, Spark does not.
-    if built is None or not names or len(names) != len(built.expressions) or ddl.rstrip().endswith(","):
+    if built is None or not parts or len(parts) != len(built.expressions) or ddl.rstrip().endswith(","):
         raise UsageError(Code.INVALID_VALUE, f"'{ddl}' is not a schema", hint="write `id bigint, name string`")
-    return names
+    return {part.name: part.kind.sql(dialect="spark").lower() if part.kind else "" for part in parts}
 
 
 def columns_of(project: Project, relation: Relation) -> Collection[str] | None:
@@ -115,13 +120,12 @@ def _unknown_columns(project: Project, path: str, relation: Relation, known: Col
         "z_order_by": relation.z_order_by,
         "parquet.bloom_filter": relation.parquet.bloom_filter,
     }
-    lower = {name.lower() for name in known}
     for key, columns in named.items():
         for column in columns:
             inside = _INSIDE.fullmatch(column.strip())
             bare = inside[1].split(",")[-1].strip() if inside else column
             # A path into a struct is left to the data; a number is the width of a bucket.
-            if bare.lower() in lower or "." in bare or bare.isdigit():
+            if bare in known or "." in bare or bare.isdigit():
                 continue
             message = f"no column '{bare}'"
             yield Problem(Code.INVALID_VALUE, message, project.place(f"{path}.{key}"), did_you_mean(bare, known))
@@ -140,7 +144,7 @@ def _apply_problems(project: Project, name: str, table: Table) -> Iterator[Probl
         return  # rows before and after: their columns are inside
     for key, columns in (("keys", table.apply.keys), ("sequence_by", (table.apply.sequence_by,))):
         for column in columns:
-            if column.lower() not in {name.lower() for name in known}:
+            if column not in known:
                 place = project.place(f"tables.{name}.apply.{key}")
                 yield Problem(Code.INVALID_VALUE, f"no column '{column}'", place, did_you_mean(column, known))
 

@@ -117,7 +117,8 @@ def _inputs(
             assert query is not None
             with_validity(query)
     except InvalidSql as error:
-        problems.append(Problem(error.code, error.problem.message, sql_line(project, path, error.line)))
+        told, where = error.problem, sql_line(project, path, error.line)
+        problems.append(Problem(error.code, told.message, where, told.hint, told.excerpt))
         return
     except UsageError as error:
         problems.append(_at(error, project.place(path), reader, project))

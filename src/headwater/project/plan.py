@@ -12,6 +12,7 @@ from headwater.errors import Code, UsageError
 from headwater.formats.base import Capability, Format
 from headwater.formats.registry import FORMATS
 from headwater.model import Kind
+from headwater.project.columns import declared_types
 from headwater.project.definition import Project
 from headwater.project.forward import goes_on
 from headwater.project.graph import Name, graph_of
@@ -205,6 +206,8 @@ def _effect(project: Project, name: Name, key: str, format: str, old: Any, new: 
         return _of_query(project, old, new) if key == "sql" else _of_function(project, name)
     if key == "schema" and name.kind is Kind.TABLE and _is_linear(project, name):
         return _of_function(project, name)
+    if key == "schema" and old is not None and new is not None and not project.tables[name.name].transform:
+        return _of_types(old, new, FORMATS.get(format))
     if key == "partition_by":
         return _of_partitioning(name, FORMATS.get(format))
     if key == "from" and name.kind is Kind.TABLE:
@@ -228,6 +231,16 @@ def _of_function(project: Project, name: Name) -> Told:
     changing = next((each.of for each in graph_of(project).inputs[name] if each.of.kind is not Kind.TOPIC), None)
     if changing is not None:
         return Effect.REFILL, f"rows of {changing} may be changed or deleted"
+    return Effect.FORWARD, None
+
+
+def _of_types(old: str, new: str, format: Format) -> Told:
+    """Columns may come and go; one of another type needs a format that can make it that."""
+    before, after = declared_types(old), declared_types(new)
+    for column, type_ in after.items():
+        was = before.get(column, type_)
+        if was != type_ and (was.partition("(")[0], type_.partition("(")[0]) not in format.widenings:
+            return Effect.REMAKE, f"column '{column}' becomes {type_}, and {format.title} can't widen {was} to that"
     return Effect.FORWARD, None
 
 

@@ -253,6 +253,7 @@ class _Execution:
 
     def _insert(self, statement: Insert) -> Result:
         from headwater.runtime.loading import insert, reference
+        from headwater.tables.reference import fitted
 
         name = statement.table.name
         if self._resolved(statement.table) is not Kind.TABLE:
@@ -268,6 +269,10 @@ class _Execution:
             message = f"table '{name}' has no column '{unknown[0]}'"
             error = UsageError(Code.SCHEMA_MISMATCH, message, hint=did_you_mean(unknown[0], known.names))
             raise pointed(error, self._text, statement.table.span)
+        twice = next((one for at, one in enumerate(columns) if one in columns[:at]), None)
+        if twice is not None:
+            error = UsageError(Code.SCHEMA_MISMATCH, f"the column '{twice}' is named twice")
+            raise pointed(error, self._text, statement.table.span)
         if len(columns) != len(rows.columns):
             error = UsageError(
                 Code.SCHEMA_MISMATCH,
@@ -277,8 +282,10 @@ class _Execution:
             raise pointed(error, self._text, statement.table.span)
         rows = rows.toDF(*columns)
         if known is not None:
-            types = {field.name: field.dataType for field in known.fields}
-            rows = rows.select(*(rows[c].cast(types[c]) for c in columns))
+            try:
+                rows = fitted(rows, known, f"tables.{name}")
+            except UsageError as error:
+                raise pointed(error, self._text, statement.table.span) from None
         return _one(asdict(insert(self._warehouse, name, rows)))
 
     def _columns(self, name: str) -> StructType | None:

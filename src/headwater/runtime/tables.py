@@ -45,9 +45,9 @@ def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guar
     flow = flow_name(name, Kind.TABLE)
     ledger = Ledger(warehouse.files, flow)
     table = warehouse.table(Kind.TABLE, name, spark)
-    _begin(flow, ledger, table)
-    if definition.seed is not None:
+    if definition.seed is not None:  # its first step has all of it: nothing goes before that has come
         return _seeded(warehouse, definition, table, ledger, guard)
+    _begin(flow, ledger, table)
 
     def again(reason: str) -> NoReturn:
         guard()
@@ -96,7 +96,14 @@ def _seeded(warehouse: Warehouse, definition: Table, table: SparkTable, ledger: 
         lambda content: loaded(table.spark, definition.seed or file, content, definition.keys, declared, where),
         fingerprint(definition),
     )
-    target = SeedTarget(table, layout_of(definition), guard, lambda: warehouse.remember(Kind.TABLE, name))
+    target = SeedTarget(
+        table,
+        layout_of(definition),
+        where,
+        guard,
+        lambda: warehouse.remember(Kind.TABLE, name),
+        anew=ledger.epoch().empty,
+    )
     return Flow(flow_name(name, Kind.TABLE), fingerprint(definition), source, target, ledger, guard)
 
 

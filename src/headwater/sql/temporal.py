@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sqlglot import exp
 
 from headwater.sql.places import InvalidSql
 
 VALID_FROM, VALID_TO = "valid_from", "valid_to"
+
+
+def times_asked(query: exp.Query) -> Iterator[tuple[exp.Expr, exp.Query]]:
+    """The time of each join as of one, and a query that has it for its only column: what its type is, is the engine's
+    to say."""
+    for version in query.find_all(exp.Version):
+        select = version.find_ancestor(exp.Select)
+        if version.find(exp.Column) is None or select is None:
+            continue
+        probe = exp.Select(expressions=[exp.alias_(version.expression.copy(), "t")])
+        for key in ("from_", "joins", "laterals"):
+            if select.args.get(key):
+                probe.set(key, [one.copy() for one in select.args[key]] if key != "from_" else select.args[key].copy())
+        names = [cte.copy() for around in _around(select) for cte in around.ctes]
+        if names:
+            probe.set("with_", exp.With(expressions=names))
+        for table in list(probe.find_all(exp.Table)):
+            if isinstance(table.args.get("version"), exp.Version) and table.args["version"].find(exp.Column):
+                table.set("version", None)
+        yield version.expression, probe
 
 
 def with_validity(query: exp.Query) -> exp.Query:
@@ -30,6 +52,17 @@ def with_validity(query: exp.Query) -> exp.Query:
         join.set("on", valid if join.args.get("on") is None else exp.and_(join.args["on"], valid))
         table.set("version", None)
     return query
+
+
+def _around(select: exp.Select) -> list[exp.Query]:
+    """The queries that a query stands in, the outermost first, and itself."""
+    found: list[exp.Query] = [select]
+    above = select.parent
+    while above is not None:
+        if isinstance(above, exp.Query):
+            found.insert(0, above)
+        above = above.parent
+    return found
 
 
 def _line(table: exp.Table) -> int | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import reduce
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -102,7 +103,7 @@ class Batches:
         return self._last, False
 
     def _check(self, batch: DataFrame) -> None:
-        """An upsert has no way to tell which of two rows for one key is the newer one."""
+        """An upsert has no way to tell which of two rows for one key is the newer one, or which row has none."""
         missing = [key for key in self.keys if key not in batch.columns]
         if missing:
             raise TerminalError(
@@ -112,14 +113,20 @@ class Batches:
             )
         if self.mode == "append":
             return
-        doubled = batch.groupBy(*map(column, self.keys)).count().where("count > 1").drop("count").first()
-        if doubled is not None:
-            shown = ", ".join(f"{key} = {value!r}" for key, value in doubled.asDict().items())
-            raise TerminalError(
-                Code.DUPLICATE_KEY,
-                f"a batch for {self.flow} has several rows for {shown}",
-                hint="an upsert takes one row per key and batch: aggregate, or keep the newest",
-            )
+        no_key = reduce(lambda a, b: a | b, (column(key).isNull() for key in self.keys))
+        counted = batch.groupBy(*map(column, self.keys)).count()
+        bad = counted.where((column("count") > 1) | no_key).drop("count").first()
+        if bad is None:
+            return
+        shown = ", ".join(f"{key} = {value!r}" for key, value in bad.asDict().items())
+        if None in bad.asDict().values():
+            message = f"a batch for {self.flow} has a row without a key: {shown}"
+            raise TerminalError(Code.NULL_KEY, message, hint="filter such rows out in the query")
+        raise TerminalError(
+            Code.DUPLICATE_KEY,
+            f"a batch for {self.flow} has several rows for {shown}",
+            hint="an upsert takes one row per key and batch: aggregate, or keep the newest",
+        )
 
 
 @contextmanager

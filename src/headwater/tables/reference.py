@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.json as arrow_json
 import pyarrow.parquet as arrow_parquet
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -62,6 +63,33 @@ def check_rows(rows: DataFrame, keys: Sequence[str], table: str) -> None:
     doubled = rows.groupBy(*map(column, keys)).count().where("count > 1").drop("count").first()
     if doubled is not None:
         raise UsageError(Code.DUPLICATE_KEY, f"several rows for {table} have the key {_shown(doubled.asDict())}")
+
+
+def fitted(rows: DataFrame, types: StructType, table: str) -> DataFrame:
+    """Rows of a statement by the types of a table's columns; a value that is none of its type is told."""
+    wanted = {field.name: field.dataType for field in types.fields}
+    casts = {name: F.expr(_try_cast(name, wanted[name].simpleString())) for name in rows.columns}
+    changing = [f.name for f in rows.schema.fields if f.dataType != wanted[f.name]]
+    try:
+        odd = [column(name).isNotNull() & casts[name].isNull() for name in changing]
+        first = (
+            rows.where(reduce(lambda a, b: a | b, odd)).select(*odd, *map(column, changing)).first() if odd else None
+        )
+    except AnalysisException:
+        # One of them has no cast at all: which one is seen one by one.
+        for name in changing:
+            try:
+                rows.select(casts[name])
+            except AnalysisException as error:
+                told, type_ = rows.schema[name].dataType.simpleString(), wanted[name].simpleString()
+                message = f"column '{name}' of {table} is {type_}, and can't be given {told}"
+                raise UsageError(Code.SCHEMA_MISMATCH, message) from error
+        raise
+    if first is not None:
+        name, value = next((name, first[len(changing) + at]) for at, name in enumerate(changing) if first[at])
+        message = f"{value!r} is no {wanted[name].simpleString()}, which '{name}' of {table} is"
+        raise UsageError(Code.SCHEMA_MISMATCH, message, hint="nothing was inserted")
+    return rows.select(*(casts[name].alias(name) for name in rows.columns))
 
 
 def _read(suffix: str, content: bytes, lines: list[_Line] | None, declared: bool) -> pa.Table:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from headwater.errors import Code, TransientError, Where
+from headwater.errors import Code, HeadwaterError, TerminalError, TransientError, Where
 from headwater.flows import Intent, Landed, Positions, Range
 from headwater.formats.base import SparkTable
 from headwater.model import Mark, Version
@@ -80,19 +80,42 @@ class SeedInput:
 
 
 class SeedTarget:
-    """The table: what a step brings is all it has."""
+    """The table: what a step brings is all it has. `anew`: the first step may drop it for one of other types."""
 
-    def __init__(self, table: SparkTable, layout: Layout, guard: Callable[[], None], made: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        table: SparkTable,
+        layout: Layout,
+        where: Where,
+        guard: Callable[[], None],
+        made: Callable[[], None],
+        *,
+        anew: bool,
+    ) -> None:
         self._table = table
         self._layout = layout
+        self._where = where
         self._guard = guard
         self._made = made
+        self._anew = anew
 
     def landed(self, mark: Mark) -> Version | None:
         return self._table.landed(mark) if self._table.exists() else None
 
     def commit(self, df: DataFrame, intent: Intent, mark: Mark) -> Landed:
-        make_room(self._table, df, self._layout, self._made)
+        try:
+            make_room(self._table, df, self._layout, self._made)
+        except HeadwaterError as error:
+            if error.code is not Code.SCHEMA_MISMATCH:
+                raise
+            if not self._anew or intent.step > 0:
+                hint = (
+                    f"declare the types with `schema`, or make the table anew: headwater flow rebuild {mark.flow} --yes"
+                )
+                raise TerminalError(error.code, error.problem.message, where=self._where, hint=hint) from error
+            self._guard()
+            self._table.drop()
+            make_room(self._table, df, self._layout, self._made)
         self._guard()
         return Landed(self._table.replace(df, mark), df.count())
 

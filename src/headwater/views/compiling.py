@@ -10,11 +10,11 @@ from typing import ClassVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 from sqlglot import exp
 
 from headwater.changes.following import Place, Relation, relation_of
-from headwater.changes.kept.base import Kept
+from headwater.changes.kept.base import HIDDEN, Kept
 from headwater.changes.kept.choosing import kept
 from headwater.changes.query import Query, incremental
 from headwater.changes.translation.refusal import NotIncremental
@@ -24,10 +24,10 @@ from headwater.model import At, Kind
 from headwater.project.graph import Name
 from headwater.sparkerrors import piece_of, reason, without_plan
 from headwater.sql.blame import blame, fragment
-from headwater.sql.places import where_in
+from headwater.sql.places import span_of, where_in
 from headwater.sql.references import Reference, parse_query, references, resolve
 from headwater.sql.rewrite import with_relations
-from headwater.sql.temporal import with_validity
+from headwater.sql.temporal import times_asked, with_validity
 from headwater.views.presenting import Presented, presented
 from headwater.warehouse import Warehouse
 
@@ -54,6 +54,8 @@ class Asked:
     """Those among them whose rows are the events: not the histories that are joined as of a time."""
     origin: Where | None = None
     """Where its text begins in the user's files."""
+    times: tuple[tuple[exp.Expr, str], ...] = ()
+    """The times that histories are joined as of, each with a text for Spark that has it as its column."""
 
     pinned: ClassVar[bool] = True
     """Its columns are others only when it is another one."""
@@ -114,7 +116,7 @@ def asked(
     whole = not any(one.driving for one in named)
     driving = {str(Name(resolve(one, known), one.name)) for one in named if whole or one.driving or one.temporal}
     events = {str(Name(resolve(one, known), one.name)) for one in named if one.driving or (whole and not one.temporal)}
-    found = presented(with_validity(query))
+    found = presented(with_validity(query), sql)
     relations: dict[str, Relation] = {}
 
     def place(reference: Reference, at: At | None) -> str:
@@ -125,8 +127,9 @@ def asked(
         return name
 
     text = with_relations(found.query, place)
+    times = tuple((time, with_relations(probe, place)) for time, probe in times_asked(query))
     labels = {one.label for one in relations.values()}
-    return Asked(sql, found, text, relations, frozenset(driving & labels), frozenset(events & labels), origin)
+    return Asked(sql, found, text, relations, frozenset(driving & labels), frozenset(events & labels), origin, times)
 
 
 def read_by(warehouse: Warehouse, sql: str) -> list[Name]:
@@ -142,6 +145,7 @@ def compiled(
     for name, relation in asked.relations.items():
         rows = relation.rows(places[relation.label])
         _limited(rows, relation, recorded).createOrReplaceTempView(name)
+    _require_times(asked, spark)
     try:
         answered = spark.sql(asked.text)
     except AnalysisException as error:
@@ -154,12 +158,61 @@ def compiled(
         raise UsageError(Code.INVALID_SQL, message, where=asked.origin, hint="name them: … AS x")
     hidden = asked.presented.hidden
     schema = StructType(fields[: len(fields) - hidden] if hidden else fields)
+    unfit = not_storable(schema)
+    if unfit is not None:
+        raise UsageError(Code.INVALID_SQL, unfit[0], where=asked.origin, hint=unfit[1])
     made = Compiled(asked, schema, answered)
     try:
         query = incremental(spark, asked.text, list(asked.relations))
     except NotIncremental as refused:
         return replace(made, refused=refused)
     return replace(made, query=query, kept=kept(spark, query))
+
+
+def not_storable(schema: StructType) -> tuple[str, str] | None:
+    """What is wrong with a column that can't be one of a table, and what to do; None if nothing is."""
+    for f in schema.fields:
+        if f.name.lower().startswith(HIDDEN):
+            return f"column '{f.name}': names that begin with {HIDDEN} are Headwater's own", "name it otherwise: … AS x"
+        if "void" in _types(f.dataType):
+            return f"column '{f.name}' is NULL in every row, and of no type", "give it one: CAST(NULL AS STRING)"
+    return None
+
+
+def _types(data_type: DataType) -> set[str]:
+    """A type, and those inside of it."""
+    inside: list[DataType] = []
+    if isinstance(data_type, StructType):
+        inside = [f.dataType for f in data_type.fields]
+    elif isinstance(data_type, ArrayType):
+        inside = [data_type.elementType]
+    elif isinstance(data_type, MapType):
+        inside = [data_type.keyType, data_type.valueType]
+    return {data_type.typeName(), *(name for one in inside for name in _types(one))}
+
+
+def _require_times(asked: Asked, spark: SparkSession) -> None:
+    """Refuse to look into a history by something that is no time: a text would be valid at none."""
+    for time, text in asked.times:
+        try:
+            (found,) = spark.sql(text).schema.fields
+        except AnalysisException:
+            continue  # the whole query is wrong in the same way, and that is told
+        if not isinstance(found.dataType, (TimestampType, TimestampNTZType, DateType)):
+            name, span = time.sql(dialect="spark"), span_of(time)
+            message = f"FOR SYSTEM_TIME AS OF {name}: {name} is {found.dataType.simpleString()}, and no time"
+            line = None if span is None else where_in(asked.sql, span).line
+            raise UsageError(
+                Code.INVALID_SQL, message, where=_where(asked, line), hint=f"write CAST({name} AS TIMESTAMP)"
+            )
+
+
+def _where(asked: Asked, line: int | None) -> Where | None:
+    """A line of its text in the user's files."""
+    where = asked.origin
+    if where is not None and where.line is not None and line is not None:
+        return replace(where, line=where.line + line - 1)
+    return where
 
 
 def _blamed(asked: Asked, error: AnalysisException) -> UsageError:
@@ -172,10 +225,7 @@ def _blamed(asked: Asked, error: AnalysisException) -> UsageError:
         piece = piece_of(error)
         span = None if piece is None else fragment(piece, asked.sql)
         line = None if span is None else where_in(asked.sql, span).line
-    where = asked.origin
-    if where is not None and where.line is not None and line is not None:
-        where = replace(where, line=where.line + line - 1)
-    return UsageError(Code.INVALID_SQL, message, where=where, hint=hint)
+    return UsageError(Code.INVALID_SQL, message, where=_where(asked, line), hint=hint)
 
 
 def columns_now(relations: Sequence[Relation], places: Mapping[str, Place]) -> dict[str, StructType]:

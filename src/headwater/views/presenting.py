@@ -10,6 +10,7 @@ from sqlglot import exp
 from headwater.changes.kept.base import HIDDEN, SHOWN
 from headwater.errors import Code, UsageError
 from headwater.formats.frames import quoted
+from headwater.sql.places import InvalidSql, span_of
 from headwater.state import STORED
 
 _HIDDEN_ORDER = f"{HIDDEN}order_"
@@ -44,18 +45,15 @@ class Presented:
         return [*tail, *([f"OFFSET {self.offset}"] if self.offset is not None else [])]
 
 
-def presented(query: exp.Query) -> Presented:
-    """Take a query apart."""
+def presented(query: exp.Query, text: str) -> Presented:
+    """Take a query apart; `text` is what it was parsed from."""
     query = query.copy()
     order, limit, offset = (query.args.get(name) for name in ("order", "limit", "offset"))
     for name in ("order", "limit", "offset"):
         query.set(name, None)
     if limit is not None and order is None:
-        raise UsageError(
-            Code.INVALID_SQL,
-            "a view with LIMIT needs an ORDER BY: without one any rows would do",
-            hint="say which rows come first",
-        )
+        message = "a view with LIMIT needs an ORDER BY: without one any rows would do"
+        raise InvalidSql(message, text=text, span=span_of(limit), hint="say which rows come first")
     ordered = list(order.expressions) if order is not None else []
     names = [one.alias_or_name for one in query.selects]
     parts: list[str] = []

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from sqlglot import exp
 
 from headwater.changes.following import States
 from headwater.changes.kept.base import ID, SHOWN
@@ -22,6 +21,7 @@ from headwater.formats.frames import column
 from headwater.model import DELETED, Kind, Mark
 from headwater.spec import Table
 from headwater.sql.references import parse_condition
+from headwater.sql.unsteady import unsteady
 from headwater.tables.expectations import Expectations
 from headwater.tables.late import Late, Screened, Waterline
 from headwater.tables.tally import Tally
@@ -94,7 +94,7 @@ class Screen:
                 message = f"'{name}' can't take rows out: they are groups, which change with every row that comes"
                 raise UsageError(Code.INVALID_VALUE, message, where=where, hint="write it as HAVING, or warn or fail")
             check = parse_condition(self.definition.expect[name].check)
-            if check.find(exp.CurrentTimestamp, exp.CurrentDate, exp.Rand) is not None:
+            if any(unsteady(check)):
                 message = f"'{name}' says something else of the same row at another time: it can't take rows out"
                 raise UsageError(Code.INVALID_VALUE, message, where=where, hint="warn or fail")
 

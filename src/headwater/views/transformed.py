@@ -23,7 +23,7 @@ from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, line_of, transform_of
 from headwater.spec import Table
 from headwater.tables.transforms import as_declared, called
-from headwater.views.compiling import Asked, Columns, Compiled
+from headwater.views.compiling import Asked, Columns, Compiled, not_storable
 from headwater.views.flow import ViewFlow, flow_of
 from headwater.views.forward import carry_forward, made_by
 from headwater.views.linearity import READ, not_linear, sample
@@ -86,10 +86,13 @@ class Transformation(Asked):
     def _columns(self, result: DataFrame) -> list[str]:
         lower = [name.lower() for name in result.columns]
         twice = next((name for at, name in enumerate(lower) if name in lower[:at]), None)
+        unfit = not_storable(result.schema)
+        why, hint = unfit if unfit is not None else (None, None)
         if twice is not None or not lower:
             why = "it gives no column" if twice is None else f"two columns of what it gives have the name '{twice}'"
+        if why is not None:
             message = f"transform '{self.function.name}': {why}"
-            raise TerminalError(Code.TRANSFORM_FAILED, message, where=line_of(self.function, self.root))
+            raise TerminalError(Code.TRANSFORM_FAILED, message, where=line_of(self.function, self.root), hint=hint)
         return result.columns
 
 

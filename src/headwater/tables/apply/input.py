@@ -18,7 +18,7 @@ from headwater.spec import Table
 from headwater.tables.apply.changes import truncations_of
 from headwater.tables.apply.shape import Place, shape_of
 from headwater.tables.apply.target import check_ordered
-from headwater.tables.apply.truncation import TRUNCATED, collected, remembered
+from headwater.tables.apply.truncation import TRUNCATED, noted, remembered
 
 if TYPE_CHECKING:
     from headwater.sources.reading import Lag
@@ -85,10 +85,9 @@ class VersionsInput:
         shape = shape_of(self._rules, self._relation.schema(end), self._place)
         if not shape.captured:
             return range.end
-        found = collected(truncations_of(self.read(start, range.end), shape))
-        check_ordered(found, self._definition.name, self._rules.sequence_by, self._place)
-        told = [one.to_json() for one in [*remembered(start), *found]]
-        return {**range.end, **({TRUNCATED: told} if told else {})}
+        told = noted(remembered(start), truncations_of(self.read(start, range.end), shape), shape)
+        check_ordered(told, self._definition.name, self._rules.sequence_by, self._place)
+        return {**range.end, **({TRUNCATED: [one.to_json() for one in told]} if told else {})}
 
     def read(self, start: Positions, end: Positions) -> DataFrame:
         known, to = At.of(start.get(self._label)), At.of(end[self._label])

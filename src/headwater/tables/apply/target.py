@@ -72,13 +72,13 @@ class ApplyTarget:
     def _ready(self, changes: DataFrame, shape: Shape, intent: Intent, held: ExitStack) -> _Ready:
         known, every = remembered(intent.start), remembered(intent.end)
         now, sweeps = intent.written_at, not shape.history and not shape.soft and self._is_due(intent.written_at)
-        if self._table.merges and shape.by_row and not sweeps and len(every) == len(known):
+        if self._table.merges and shape.by_row and not sweeps and every == known:
             rows = _held(rows_to_compare(changes, shape, now=now, truncations=every), held)
             count, _ = self._counted(rows, shape, column(COUNT), column(UNORDERED))
             return _Ready(rows.drop(COUNT, UNORDERED), count, newer_by=shape.ordered_by)
         changes = _held(changes, held)
         count, moved = self._counted(changes, shape, F.lit(1), column(SEQUENCE).isNull().cast("int"))
-        touched = self._touched(changes, shape, whole=len(every) > len(known))
+        touched = self._touched(changes, shape, whole=every != known)
         rows = rows_to_write(changes, touched, shape, held, now=now, truncations=every, moved=moved)
         return _Ready(_held(self._swept_of(rows, shape, now) if sweeps else rows, held), count)
 

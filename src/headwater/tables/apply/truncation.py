@@ -47,6 +47,19 @@ def collected(truncations: DataFrame) -> list[Truncation]:
     return [Truncation(*row) for row in rows]
 
 
+def noted(known: Sequence[Truncation], truncations: DataFrame, shape: Shape) -> list[Truncation]:
+    """What is remembered after a range with these. A history ends the states before each of them, whenever those come.
+    Of the latest state the newest is enough: what came before an older one came before it too."""
+    found = collected(truncations)
+    if shape.history or not found or any(one.sequence is None for one in found):
+        return [*known, *found]
+    every = [*known, found[-1]]
+    numbered = (F.struct(one.column(shape.sequence), F.lit(at)) for at, one in enumerate(every))
+    row = truncations.sparkSession.range(1).select(F.array_max(F.array(*numbered)).getField("col2")).first()
+    assert row is not None
+    return [every[row[0]]]
+
+
 def deletes(changes: DataFrame, stored: DataFrame | None, shape: Shape, moments: Sequence[Truncation]) -> DataFrame:
     """The deletes of the keys that had a row before them: of each of them in a history, else of the last."""
     seen = changes.select(*map(column, shape.keys), order().alias(_FIRST))
