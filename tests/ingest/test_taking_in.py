@@ -120,16 +120,31 @@ def test_unknown_keys_in_any_style(tmp_path: Path) -> None:
     desk.land("1.json", {"id": 1, "note": "a : b"})
     desk.run()
     styles = ['{"id"  : 2, "a": 1}', '{"id"\t:3,"b":1}', '{"id":4, "c" : 1}', '{"id": 5, "note": "\\" :", "d"\t :1}']
+    styles.append('{"id": 6, "note": "{\\"x\\":null, \\"y\\": null}", "e": 1}')
     for number, line in enumerate(styles, start=2):
         desk.land(f"{number}.json", line)
         desk.run()
-    assert desk.rows("events", "id, a, b, c, d, note") == [
-        (1, None, None, None, None, "a : b"),
-        (2, 1, None, None, None, None),
-        (3, None, 1, None, None, None),
-        (4, None, None, 1, None, None),
-        (5, None, None, None, 1, '" :'),
+    assert desk.rows("events", "id, a, b, c, d, e, note") == [
+        (1, None, None, None, None, None, "a : b"),
+        (2, 1, None, None, None, None, None),
+        (3, None, 1, None, None, None, None),
+        (4, None, None, 1, None, None, None),
+        (5, None, None, None, 1, None, '" :'),
+        (6, None, None, None, None, 1, '{"x":null, "y": null}'),
     ]
+
+
+def test_standard_columns_that_can_not_be_read_are_rescued(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"events": "schema: {new_column: rescue}"})
+    desk.land("1.json", {"event_id": "a", "event_timestamp": "2026-01-05T10:00:00Z", "n": 1})
+    desk.run()
+    desk.land(
+        "2.json", {"event_id": "b", "event_timestamp": "soon", "n": "x"}, {"event_id": "c", "event_timestamp": None}
+    )
+    desk.run()
+    found = desk.rows("events", "event_id, event_timestamp IS NULL, n, _rescued")
+    assert found[0] == ("a", False, 1, None) and found[2] == ("c", True, None, None)
+    assert found[1][:3] == ("b", True, None) and json.loads(found[1][3]) == {"event_timestamp": "soon", "n": "x"}
 
 
 def test_values_are_kept_as_they_are(tmp_path: Path) -> None:

@@ -198,6 +198,25 @@ def test_a_topic_that_was_deleted_and_made_again(kafka: Broker, topic: str, open
     assert flow.offsets() == [(topic, 0, records)]
 
 
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_another_topic_goes_on_while_one_is_gone(kafka: Broker, topic: str, open_flow: Open, start: str) -> None:
+    """And the one that is made again is read from its beginning, whatever was said of the old one."""
+    other = f"{topic}-other"
+    kafka.create(other, partitions=1)
+    kafka.send(other, [{"value": b"x"} for _ in range(3)])
+    flow = open_flow(topic=[topic, other], start=start, on_data_loss="continue")
+    assert len(flow.offsets()) == (3 if start == "earliest" else 0)
+    kafka.send(topic, [{"value": b"x"}])
+    assert flow.offsets() == [(topic, 0, 0)]
+    kafka.drop(other)
+    for n in (1, 2):
+        kafka.send(topic, [{"value": b"x"}])
+        assert flow.offsets() == [(topic, 0, n)]
+    kafka.create(other, partitions=1)
+    kafka.send(other, [{"value": b"y"} for _ in range(4)])
+    assert flow.offsets() == [(other, 0, n) for n in range(4)]
+
+
 def test_brokers_that_are_not_there(spark: SparkSession, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     flow = Flow(spark, tmp_path, {"brokers": address, "topic": "clicks"})

@@ -129,6 +129,7 @@ def test_string_and_bytes(send: Send, open_flow: Open) -> None:
     text = open_flow(value="string").decoded()
     assert text.events == [{"value": "ä"}, None]
     assert text.problems == [None, ("decode", "not valid UTF-8")]
+    assert text.keys == ["\\xff", "k"]
     raw = open_flow(value="bytes", key="bytes").decoded()
     assert raw.events == [{"value": bytearray("ä".encode())}, {"value": bytearray(b"\xff\x00")}]
     assert raw.keys == [bytearray(b"\xff"), bytearray(b"k")]

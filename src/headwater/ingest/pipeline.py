@@ -152,7 +152,7 @@ class Pipeline:
             df = df.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), _told_of(refused)))
         df = select(df, self.topic, self._functions, asked)
         df = self._with_requirements(df, asked)
-        rescued = self._rescued(df, asked, adopted) if self.rescues else None
+        rescued = self._rescued(df, asked, adopted, standard.columns) if self.rescues else None
         if rescued is not None:
             df = df.withColumn(RESCUED, rescued)
         df = self._settled(df, asked)
@@ -201,15 +201,16 @@ class Pipeline:
             why = F.coalesce(why, F.when(missing, problem(SCHEMA, f"{name} is required and has no value")))
         return df.withColumn(PROBLEM, why) if self._required else df
 
-    def _rescued(self, df: DataFrame, payload: StructType, adopted: StructType) -> Column:
+    def _rescued(
+        self, df: DataFrame, payload: StructType, adopted: StructType, standard: Sequence[StandardColumn]
+    ) -> Column:
         """Unknown fields, and values that do not fit, as JSON."""
         rest = beyond(payload, adopted)
         unknown = F.lit(None).cast(StringType())
         if isinstance(rest, StructType):
             unknown = F.to_json(_part(F.col(EVENT), payload, rest, sparse=True))
-        if MISFITS not in df.columns:
-            return unknown
-        misfits = F.when(F.size(MISFITS) > 0, F.to_json(F.col(MISFITS)))
+        found = _misfits(standard, F.col(MISFITS) if MISFITS in df.columns else F.lit(None))
+        misfits = F.when(F.size(found) > 0, F.to_json(found))
         rest_of = misfits.substr(F.lit(2), F.length(misfits))
         both = F.concat(unknown.substr(F.lit(1), F.length(unknown) - 1), F.lit(","), rest_of)
         return F.coalesce(F.when(unknown.isNotNull() & misfits.isNotNull(), both), unknown, misfits)
@@ -279,6 +280,19 @@ class Pipeline:
         if self._made is None or self._made[0] != known:
             self._made = (known, mapping_for(self.topic, self._functions, df.sparkSession, payload, self.extras))
         return self._made[1]
+
+
+def _misfits(standard: Sequence[StandardColumn], others: Column) -> Column:
+    """Values that do not fit, as text by their names: of standard columns that nothing else keeps, and those that the
+    decoder has found."""
+    told = F.coalesce(others.cast("map<string,string>"), F.create_map().cast("map<string,string>"))
+    alone = [one for one in standard if one.from_source or one.path == (one.name,)]
+    if not alone:
+        return told
+    values = [F.when(one.is_unreadable, one.found.cast(StringType())) for one in alone]
+    found = F.map_from_arrays(F.array(*(F.lit(one.name) for one in alone)), F.array(*values))
+    mine = F.map_filter(found, lambda name, value: value.isNotNull() & ~F.array_contains(F.map_keys(told), name))
+    return F.map_concat(told, mine)
 
 
 def _moment(now: datetime) -> Column:

@@ -127,7 +127,8 @@ def has_unknown_keys(text: Column, event: Column, schema: StructType) -> Column:
     """
     values = _values(event, schema)
     parted = _is_parted(text)
-    closely = _keys(text) - _count(text, '\\":') - _count(text, '":null') - _count(text, '": null') > values
+    nulls = reduce(operator.add, (_count(text, null) - _count(text, "\\" + null) for null in ('":null', '": null')))
+    closely = _keys(text) - _count(text, '\\":') - nulls > values
     return F.when(~_has_more(text, '":', values) & ~parted, False).otherwise(parted | closely)
 
 

@@ -107,7 +107,7 @@ class KafkaReader(Reader):
         offsets, losses = resumed(known, seen, wanted)
         self._report(losses)
         found = [one for one in seen.end if one not in offsets]
-        offsets |= self._first(found, seen, is_new_flow=start is None)
+        offsets |= self._first(found, seen, known, is_new_flow=start is None)
         ends = seen.end if self._frozen is None else self._frozen.end
         waiting = {one: max(0, ends.get(one, at) - at) for one, at in offsets.items()}
         total = sum(waiting.values())
@@ -117,7 +117,7 @@ class KafkaReader(Reader):
         elsewhere = {one: at for one, at in known.offsets.items() if one.topic not in wanted}
         end = Place(
             offsets={**elsewhere, **{one: at + taken[one] for one, at in offsets.items()}},
-            ids={**{t: i for t, i in known.ids.items() if t not in wanted}, **seen.ids},
+            ids={**known.ids, **seen.ids},  # one that is gone stays known: it may be made again
             begin={one: at for one, at in offsets.items() if known.offsets.get(one) != at},
             lost=tuple(map(str, losses)),
         )
@@ -132,7 +132,7 @@ class KafkaReader(Reader):
         seen = self._survey(known)
         offsets, _ = resumed(known, seen, self._wanted(known))
         found = [one for one in seen.end if one not in offsets]
-        offsets |= self._first(found, seen, is_new_flow=start is None)
+        offsets |= self._first(found, seen, known, is_new_flow=start is None)
         waiting = {one: max(0, seen.end[one] - at) for one, at in sorted(offsets.items())}
         detail = {f"{one.topic}/{one.number}": records for one, records in waiting.items()}
         return Lag(records=sum(waiting.values()), detail=detail)
@@ -224,8 +224,13 @@ class KafkaReader(Reader):
             return seen
         return self._cluster.survey({one.partition.topic for one in asked})
 
-    def _first(self, found: list[Partition], seen: Seen, *, is_new_flow: bool) -> Offsets:
-        """Where partitions that have not been read yet begin."""
+    def _first(self, found: list[Partition], seen: Seen, known: Place, *, is_new_flow: bool) -> Offsets:
+        """Where partitions that have not been read yet begin. `start` is said of topics as the flow first saw them; of
+        one that was made again, and of partitions that came later, all is news."""
+        later = {one: seen.first[one] for one in found if one.topic in known.ids}
+        return later | self._started([one for one in found if one not in later], seen, is_new_flow)
+
+    def _started(self, found: list[Partition], seen: Seen, is_new_flow: bool) -> Offsets:
         start = self._spec.start
         if not found:
             return {}
@@ -234,7 +239,7 @@ class KafkaReader(Reader):
             return {one: seen.end[one] if at[one] is None else at[one] or 0 for one in found}
         if isinstance(start, dict):
             return self._chosen(start, found, seen)
-        # A partition that came after the flow had begun is read whole: all of it is news.
+        # A topic that came after the flow had begun is read whole.
         begun = self._begin(found, seen, is_new_flow) if start == "latest" else {}
         return {one: begun.get(one, seen.first[one]) for one in found}
 

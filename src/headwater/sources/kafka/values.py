@@ -162,8 +162,15 @@ def key_column(encoding: Encoding) -> Column:
     if encoding in ("avro", "protobuf"):
         return F.lit(None).cast(StringType())
     if encoding == "debezium":
-        return payload_of(unframed(key)).cast(StringType())
-    return (unframed(key) if encoding == "json" else key).cast(StringType())
+        return _text(payload_of(unframed(key)))
+    return _text(unframed(key) if encoding == "json" else key)
+
+
+def _text(key: Column) -> Column:
+    """A key as text; one that is none, such as a number in its bytes, as those: a column with anything else in it could
+    not be read any more."""
+    text = key.cast(StringType())
+    return F.when(F.decode(key, "UTF-8") == text, text).otherwise(F.concat(F.lit("\\x"), F.lower(F.hex(key))))
 
 
 def _value(spec: KafkaSource, context: ReaderContext, registry: SchemaRegistry | None) -> tuple[Decoder, Unwrap]:
