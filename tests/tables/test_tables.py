@@ -15,6 +15,7 @@ import pytest
 from headwater.lake import Lake
 from headwater.model import Kind
 from headwater.runtime.loading import insert
+from headwater.views.storing import Storage
 from tests.docs.test_examples import ROOT, blocks
 from tests.support import Answer, headwater
 
@@ -27,6 +28,17 @@ BY_HAND, BACK = (
     for word in ("table load", "topic replay")
 )
 """The commands of the page."""
+
+
+CUT_OFF = """\
+name: cut
+sources: {landing: {type: files, path: ./landing}}
+topics: {log: {from: landing}}
+tables:
+  odd: {sql: "SELECT id, v FROM stream(topic('log')) WHERE n % 2 = 1"}
+views:
+  counted: {sql: "SELECT gone, count(*) AS k FROM topic('log') GROUP BY gone"}
+"""
 
 
 class Crm:
@@ -143,6 +155,25 @@ def test_a_topic_that_was_rebuilt_makes_its_table_anew(tmp_path: Path) -> None:
     (retry,) = [event for event in again.events if event["event"] == "retry"]
     assert retry["code"] == "SOURCE_CHANGED" and "filled again, in epoch 2" in retry["error"]
     assert crm.rows("people") == [(3, 1, "c", False)]
+
+
+def test_a_build_that_ends_right_after_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the table shows is written down when it is looked at again: its own columns stay hidden."""
+    crm = Crm(tmp_path, CUT_OFF)
+    crm.land("1", [(1, 1, "a", False), (2, 2, "b", False)])
+
+    def killed(*_: object) -> None:
+        raise ConnectionError("the process has ended")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "settle", killed)
+        assert crm.run().code == 1
+    crm.land("2", [(3, 3, "c", False)])
+    assert crm.run().code == 0
+    with Lake.open(tmp_path) as lake:
+        assert sorted(map(tuple, lake.table("odd").df().collect())) == [(1, "a"), (3, "c")]
+        assert lake.view("counted").df().columns == ["gone", "k"]
+        assert [commit.mark.step for commit in lake.table("odd").history() if commit.mark is not None] == [1, 0]
 
 
 def test_a_changed_definition_is_refused_until_it_may_be_applied(tmp_path: Path) -> None:

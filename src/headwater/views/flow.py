@@ -64,7 +64,11 @@ class ViewFlow:
         """Settle the last intent. It is read each time: another thread may have refreshed the view meanwhile."""
         self._intent = intent = self.ledger.last()
         self.refresher.notes = self.refresher.notes.of(self.ledger.epoch().number)
-        if intent is None or self._has_landed(intent):
+        if intent is None:
+            return None
+        if self._has_landed(intent):
+            if FULL in intent.end and intent.definition == self.definition:
+                self.refresher.settle(_places_of(intent.end))
             return None
         if intent.definition == self.definition:
             try:

@@ -174,6 +174,12 @@ class Refresher:
         rows = written.rows_added if written is not None else None
         return replace(done, rows_read=whole_rows(self.asked.inputs()), rows_changed=rows, version=version)
 
+    def settle(self, end: Places) -> None:
+        """A build has landed at `end`: where its process ended right then, what the table shows is written down now."""
+        if not self.storage.is_settled:
+            self.storage.settle(self.compiled(end), self.table)
+            self._table = None
+
     def _incremental(self, run: Run, planned: Planned, mark: Mark, done: Refreshed) -> Refreshed:
         assert planned.made is not None
         assert planned.made.kept is not None

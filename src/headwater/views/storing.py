@@ -65,6 +65,12 @@ class Storage:
         target.create(schema, layout)
         return target
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether its table is known as the one that today's definition has made."""
+        record = self.warehouse.record(self.kind, self.name)
+        return record is not None and record.definition == fingerprint(self.definition)
+
     def settle(self, made: Compiled, built: SparkTable) -> None:
         """From now on this is its table; the one before it goes."""
         before = self.warehouse.record(self.kind, self.name)
