@@ -225,10 +225,11 @@ class KafkaReader(Reader):
         return self._cluster.survey({one.partition.topic for one in asked})
 
     def _first(self, found: list[Partition], seen: Seen, known: Place, *, is_new_flow: bool) -> Offsets:
-        """Where partitions that have not been read yet begin. `start` is said of topics as the flow first saw them; of
-        one that was made again, and of partitions that came later, all is news."""
-        later = {one: seen.first[one] for one in found if one.topic in known.ids}
-        return later | self._started([one for one in found if one not in later], seen, is_new_flow)
+        """Where partitions that have not been read yet begin. `start` is said of topics as the flow first saw them: of
+        one that was made again meanwhile all is news."""
+        again = {topic for topic, id in known.ids.items() if seen.ids.get(topic, id) != id}
+        anew = {one: seen.first[one] for one in found if one.topic in again}
+        return anew | self._started([one for one in found if one not in anew], seen, is_new_flow)
 
     def _started(self, found: list[Partition], seen: Seen, is_new_flow: bool) -> Offsets:
         start = self._spec.start
@@ -239,7 +240,7 @@ class KafkaReader(Reader):
             return {one: seen.end[one] if at[one] is None else at[one] or 0 for one in found}
         if isinstance(start, dict):
             return self._chosen(start, found, seen)
-        # A topic that came after the flow had begun is read whole.
+        # A partition that came after the flow had begun is read whole: all of it is news.
         begun = self._begin(found, seen, is_new_flow) if start == "latest" else {}
         return {one: begun.get(one, seen.first[one]) for one in found}
 
