@@ -13,6 +13,7 @@ import pytest
 from headwater.errors import Code, HeadwaterError
 from headwater.formats.base import Capability
 from headwater.model import Mark
+from headwater.spec import Layout
 from tests.conformance.lab import PEOPLE, Lab, rows
 
 ANN = (1, "Ann", Decimal("10.50"))
@@ -102,6 +103,26 @@ def test_creating_twice_is_refused(lab: Lab) -> None:
     with pytest.raises(HeadwaterError) as caught:
         table.create(table.schema())
     assert caught.value.code is Code.ALREADY_EXISTS
+
+
+@pytest.mark.capability(Capability.MARKS, given=[Capability.APPEND])
+@pytest.mark.parametrize(
+    "ddl", ["id int, name string, c double, day date", "id int, `a b` string, `c.d` double, day date"]
+)
+def test_a_table_that_is_made_with_its_first_rows(lab: Lab, ddl: str) -> None:
+    first = lab.frame([(1, "x", 2.0, date(2026, 1, 1)), (2, None, None, None)], ddl)
+    table, layout, mark = lab.open(lab.address()), Layout(partition_by=("day",)), Mark("flow", 1, 0)
+    lab.made.append(table)
+    version = table.create_with(first, layout, mark)
+    assert rows(table.read()) == rows(first) and table.layout() == layout and table.version() == version
+    assert table.schema().simpleString() == first.schema.simpleString()
+    assert table.landed(mark) == version == table.append(first, mark)
+    assert next(commit for commit in table.history() if commit.version == version).rows_added == 2
+    with pytest.raises(HeadwaterError) as caught:
+        table.create_with(first)
+    assert caught.value.code is Code.ALREADY_EXISTS
+    table.append(lab.frame([(3, "y", 1.0, None)], ddl), Mark("flow", 1, 1))
+    assert table.read().count() == 3
 
 
 @pytest.mark.capability(Capability.APPEND)

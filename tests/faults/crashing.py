@@ -22,7 +22,7 @@ from headwater.formats.base import LightTable, SparkTable
 from headwater.lake import Lake
 from headwater.tables.apply import input as versions
 
-WAYS = ((SparkTable, "append"), (SparkTable, "upsert"), (SparkTable, "replace"))
+WAYS = ((SparkTable, "create_with"), (SparkTable, "append"), (SparkTable, "upsert"), (SparkTable, "replace"))
 WAYS += ((LightTable, "append"), (LightTable, "upsert"))
 
 

@@ -1,7 +1,7 @@
 """The process is killed before, inside and after commits, in all five formats at once: no loss, no double.
 
-Files are taken in in every format, a Kafka topic, an event store and a table of somebody else in one; each flow takes
-several steps.
+Files are taken in in every format, a Kafka topic in Iceberg and, by the light commit, in Delta; an event store and a
+table of somebody else in one; each flow takes several steps.
 """
 
 from __future__ import annotations
@@ -65,8 +65,11 @@ def _through_kills(tmp_path: Path, rng: random.Random, late: psycopg.Connection[
             steps = [commit.mark.step for commit in topic.history() if commit.mark is not None]
             assert sorted(set(steps)) == sorted(steps) == list(range(FILES)), f"{name}: {steps}"
             assert len(lake.dead_letters(f"as_{name}", limit=1000)) == FILES
-        rows = lake.topic("clicks").df().select("event_id").collect()
-        assert Counter(row["event_id"] for row in rows) == Counter(f"k{n}" for n in range(CLICKS))
+        for name in ("clicks", "clicks_light"):
+            rows = lake.topic(name).df().select("event_id").collect()
+            assert Counter(row["event_id"] for row in rows) == Counter(f"k{n}" for n in range(CLICKS)), name
+        log = (tmp_path / "lake/topics/clicks_light/_delta_log").glob("*.json")
+        assert sum("delta-rs" in commit.read_text() for commit in log) >= 2, "no light commits"
         for name in ("stored", "stored_tx"):
             rows = lake.topic(name).df().select("_position").collect()
             assert Counter(int(row[0]) for row in rows) == Counter(range(1, STORED + 1)), name
@@ -86,7 +89,7 @@ def _project(root: Path, brokers: str, dsn: str) -> None:
         write_deltalake(theirs, pa.table({"id": pa.array([n], pa.int64())}), mode="append")
     DeltaTable(theirs).delete("id = 0")
     topics += "\n  followed: {from: theirs, format: paimon}"
-    topics += "\n  clicks: {from: clicks, format: iceberg}"
+    topics += "\n  clicks: {from: clicks, format: iceberg}\n  clicks_light: {from: clicks, format: delta}"
     lines = ["name: crashing", f"spark: {{master: 'local[2]', conf: {COLD}}}", "sources:"]
     lines += ["  landing: {type: files, path: ./landing, max_files: 1}"]
     lines += ["  theirs: {type: table, format: delta, path: ./theirs, read: changes, start: 0, max_versions: 1}"]

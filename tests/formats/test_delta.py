@@ -5,16 +5,20 @@ from __future__ import annotations
 import random
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from headwater.changes.keys import keys_of, narrowed
-from headwater.formats.base import Surroundings
+from headwater.formats.base import Address, Surroundings
 from headwater.formats.near import Near
 from headwater.formats.registry import FORMATS
 from headwater.handover import local_frame
+from headwater.model import Mark
+from headwater.spec import Layout
 from tests.conformance.lab import Lab, difference, rows, weighed
 from tests.conformance.test_light_append import batch, step
 
@@ -106,3 +110,26 @@ def test_changes_that_only_spark_knows(lab: Lab) -> None:
     assert last is not None
     assert lab.light(table).changes(first, last, MOST) is None
     assert weighed(table.changes(first, last)) == difference(rows(table.read(first)), rows(table.read(last)))
+
+
+def test_a_first_write_that_was_cut_off(spark: SparkSession, around: Surroundings, tmp_path: Path) -> None:
+    """Its files are in the way of nothing, and somebody else's are not taken for them."""
+    table = FORMATS.get("delta").spark(spark, Address(path=str(tmp_path / "cut")), around)
+    first = spark.range(4).withColumn("name", F.when(F.col("id") == 3, F.raise_error(F.lit("odd")).cast("string")))
+    layout, mark = Layout(partition_by=("name",), target_file_size=1 << 20), Mark("flow", 1, 0)
+    with pytest.raises(Exception, match="odd"):
+        table.create_with(first.repartition(4), layout, mark)
+    assert not table.exists()
+    (tmp_path / "cut").mkdir(exist_ok=True)
+    (tmp_path / "cut" / "part-0-left-over.parquet").write_bytes(b"")
+    version = table.create_with(spark.range(2).withColumn("name", F.lit("a")), layout, mark)
+    assert (table.read().count(), table.layout(), table.landed(mark)) == (2, layout, version)
+    assert [row["_weight"] for row in table.changes(0, version).collect()] == [1, 1]
+    assert not list((Path(around.warehouse) / "_headwater" / "begun").iterdir())
+    table.append(spark.range(1).withColumn("name", F.lit("b")))
+    assert table.read().count() == 3
+
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "part-0.parquet").write_bytes(b"")
+    with pytest.raises(Exception, match=r"(?i)exists|empty"):
+        FORMATS.get("delta").spark(spark, Address(path=str(tmp_path / "theirs")), around).create_with(spark.range(2))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from headwater.errors import Code, TerminalError
+from headwater.ingest import topic
 from headwater.lake import Lake
+from headwater.warehouse import Warehouse
 from tests.support import Answer, headwater
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -109,7 +114,7 @@ def test_schema_policies(tmp_path: Path, format: str) -> None:
         (8, None),
     ]
     letters = desk("dlq", "list", "--topic", "added", "--json").json
-    assert sorted(letter["message"] for letter in letters) == [
+    assert sorted(letter["message"].partition("; cure: ")[0] for letter in letters) == [
         "address: nowhere does not fit struct<city:string,zip:string>",
         "id: six does not fit bigint",
     ]
@@ -234,7 +239,17 @@ def test_types_widen_where_the_format_can(tmp_path: Path, format: str) -> None:
     assert (flow["rows"], flow["rejected"]) == ((2, 0) if widens else (1, 1))
     if not widens:
         (letter,) = desk("dlq", "list", "--json").json
-        assert letter["message"] == "n: 5000000000 does not fit int"
+        problem, _, cure = letter["message"].partition("; cure: ")
+        assert problem == "n: 5000000000 does not fit int"
+        assert "mismatch: discard_value" in cure and "`headwater dlq replay kept`" in cure
+        # The other cure, word by word: the type in the hints, and the flow from the beginning.
+        assert cure.endswith("in the source's schema_hints, then `headwater flow rebuild kept`")
+        file = desk.root / "headwater.yml"
+        file.write_text(file.read_text().replace("n int", "n bigint"))
+        assert desk("flow", "rebuild", "kept", "--yes").code == 0
+        assert desk.run()["kept"]["rejected"] == 0
+        assert desk.rows("kept", "n") == [(1,), (2,), (5_000_000_000,)]
+        assert desk("dlq", "list", "--json").json == []
 
 
 def test_declared_schemas(tmp_path: Path) -> None:
@@ -248,7 +263,8 @@ def test_declared_schemas(tmp_path: Path) -> None:
         assert "more" not in lake.topic("plain").df().columns
         assert "more" in lake.topic("open").df().columns
     (letter,) = desk("dlq", "list", "--topic", "plain", "--json").json
-    assert letter["message"] == "id is required and has no value"
+    told, _, cure = letter["message"].partition("; cure: ")
+    assert told == "id is required and has no value" and cure.startswith("take NOT NULL from it")
 
 
 def test_what_is_required_stays_required(tmp_path: Path) -> None:
@@ -266,8 +282,8 @@ def test_what_is_required_stays_required(tmp_path: Path) -> None:
 
 
 def test_a_first_step_in_which_nothing_can_be_read(tmp_path: Path) -> None:
-    topic = "deduplicate_by: event_id, partition_by: [country], schema: {new_column: ignore}"
-    desk = Desk(tmp_path, {"kept": topic}, source=", columns: {timestamp: ts}")
+    kept = "deduplicate_by: event_id, partition_by: [country], schema: {new_column: ignore}"
+    desk = Desk(tmp_path, {"kept": kept}, source=", columns: {timestamp: ts}")
     desk.land("1.json", "{broken")
     flow = desk.run()["kept"]
     assert (flow["rows"], flow["rejected"], flow["error"]) == (0, 1, None)
@@ -291,14 +307,46 @@ def test_events_sent_twice(tmp_path: Path, format: str) -> None:
     desk.run()
     assert desk.rows("ever", "event_id, part", "1, 2") == [(None, None), (None, None), ("a", 1), ("b", 1)]
     assert len(desk.rows("lately", "event_id")) == 5
-    import time
-
     time.sleep(1.2)
     desk.land("2.json", {"event_id": "a", "part": 1}, {"event_id": "c", "part": 1}, {"event_id": "c", "part": 1})
     desk.run()
     assert [row[0] for row in desk.rows("ever", "event_id")] == [None, None, "a", "b", "c"]
     assert [row[0] for row in desk.rows("lately", "event_id")] == [None, None, "a", "a", "b", "c"]
     assert [row[0] for row in desk.rows("moment", "event_id")] == [None, None, "a", "a", "b", "c"]
+
+
+@pytest.mark.parametrize("light_rows", [topic.LIGHT_ROWS, 0])
+@pytest.mark.parametrize("format", ["delta", "iceberg", "paimon"])
+def test_what_the_look_back_leaves_out_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, light_rows: int
+) -> None:
+    monkeypatch.setattr(topic, "LIGHT_ROWS", light_rows)
+    desk = Desk(tmp_path, {"wide": "deduplicate_by: event_id, deduplicate_within: 1s"}, format=format)
+    wide = {f"column_{n}": n for n in range(120)}
+    desk.land("1.json", {"event_id": "old", **wide})
+    desk.run()
+    for file in (tmp_path / "lake").rglob("*.parquet"):
+        if "checkpoint" not in file.name:
+            file.unlink()
+    time.sleep(1.1)
+    desk.land("2.json", {"event_id": "new", **wide}, {"event_id": "new", **wide})
+    flow = desk.run()["wide"]
+    assert (flow["rows"], flow["error"]) == (1, None)
+
+
+@pytest.mark.parametrize("light_rows", [topic.LIGHT_ROWS, 0])
+def test_a_topic_whose_process_ends_when_its_first_rows_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, light_rows: int
+) -> None:
+    monkeypatch.setattr(topic, "LIGHT_ROWS", light_rows)
+    desk = Desk(tmp_path, {"kept": ""})
+    desk.land("1.json", {"event_id": "a"})
+    with patch.object(Warehouse, "remember", side_effect=TerminalError(Code.INTERNAL, "the end")):
+        assert "the end" in desk.run()["kept"]["error"]
+    assert desk.run()["kept"]["error"] is None
+    assert desk.rows("kept", "event_id") == [("a",)]
+    with Lake.open(tmp_path) as lake:
+        assert [found["created_at"] is not None for found in lake.topics()] == [True]
 
 
 def test_a_column_to_deduplicate_by_that_is_not_there(tmp_path: Path) -> None:

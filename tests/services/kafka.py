@@ -1,11 +1,13 @@
-"""A real Kafka broker: one process that is broker and controller."""
+"""A real Kafka broker: one process that is broker and controller; with TLS where openssl makes its certificates."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from headwater import connectors
 from tests.services.processes import end, free_port, java, start
+from tests.services.tls import Identity
 
 LOCK = Path(__file__).with_name("kafka.lock.json")
 MEMORY = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -22,6 +25,37 @@ USER = ("reader", 'pass"word')
 
 Record = dict[str, Any]
 """What a producer takes: value, and maybe key, partition, headers, timestamp."""
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Where the broker is to be had by TLS, and who trusts whom."""
+
+    broker: Identity
+    client: Identity
+    address: str
+    """Only for who shows the client's certificate."""
+    login_address: str
+    """Where USER has to log in."""
+
+    @staticmethod
+    def make(folder: Path) -> Tls:
+        broker, client = (Identity.make(folder, name) for name in ("broker", "client"))
+        return Tls(broker, client, *(f"127.0.0.1:{free_port()}" for _ in range(2)))
+
+    def settings(self, folder: Path) -> dict[str, str]:
+        """Of the two listeners, `TLS` and `LOGIN`."""
+        own = folder / "broker.pem"
+        own.write_text(self.broker.key.read_text() + self.broker.certificate.read_text(), encoding="ascii")
+        found: dict[str, str] = {}
+        for name in ("tls", "login"):
+            found |= {
+                f"listener.name.{name}.ssl.keystore.type": "PEM",
+                f"listener.name.{name}.ssl.keystore.location": str(own),
+                f"listener.name.{name}.ssl.truststore.type": "PEM",
+                f"listener.name.{name}.ssl.truststore.location": str(self.client.certificate),
+            }
+        return {**found, "listener.name.tls.ssl.client.auth": "required"}
 
 
 class Broker:
@@ -33,7 +67,8 @@ class Broker:
         secure = free_port()
         self.secure_address = f"127.0.0.1:{secure}"
         """Where USER has to log in."""
-        self._settings = _settings(folder, self.port, secure, free_port())
+        self.tls: Tls | None = Tls.make(folder) if shutil.which("openssl") else None
+        self._settings = _settings(folder, self.port, secure, free_port(), self.tls)
         self._log = folder / "kafka.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
@@ -108,20 +143,27 @@ def _done(futures: dict[Any, Any]) -> None:
         future.result(20)
 
 
-def _settings(folder: Path, port: int, secure: int, controller: int) -> Path:
+def _settings(folder: Path, port: int, secure: int, controller: int, tls: Tls | None) -> Path:
     user, password = USER
     escaped = password.replace('"', '\\\\"')
+    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{escaped}";'
+    open_to = {"PLAINTEXT": f"127.0.0.1:{port}", "SECURE": f"127.0.0.1:{secure}"}
+    if tls is not None:
+        open_to |= {"TLS": tls.address, "LOGIN": tls.login_address}
+    addresses = ",".join(f"{name}://{address}" for name, address in open_to.items())
+    protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_PLAINTEXT,TLS:SSL,LOGIN:SASL_SSL"
     lines = {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_PLAINTEXT",
+        "listeners": f"{addresses},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": addresses,
+        "listener.security.protocol.map": protocols,
         "listener.name.secure.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.secure.plain.sasl.jaas.config": (
-            f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{escaped}";'
-        ),
+        "listener.name.secure.plain.sasl.jaas.config": login,
+        "listener.name.login.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.sasl.jaas.config": login,
+        **({} if tls is None else tls.settings(folder)),
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(folder / "data"),
         "num.partitions": "1",

@@ -15,7 +15,7 @@ import pytest
 
 from headwater.errors import Code, UsageError
 from headwater.sources.append.inbox import Inbox
-from headwater.sources.append.records import records
+from headwater.sources.append.records import Records, records
 from headwater.sources.append.text import TextFormat, parse
 from headwater.storage import Files
 from tests.support import headwater
@@ -124,22 +124,23 @@ def test_text_that_is_none(content: bytes, format: TextFormat, told: str) -> Non
 
 def test_keys_of_an_inbox(tmp_path: Path) -> None:
     inbox = Inbox(Files(str(tmp_path)))
-    first = inbox.put(['{"a": 1}'], "k1")
-    again = inbox.put(['{"a": 1}'], "k1")
+    one, other = (Records((line,)) for line in ('{"a": 1}', '{"a": 2}'))
+    first = inbox.put(one, "k1")
+    again = inbox.put(one, "k1")
     assert (first.repeated, again.repeated, again.name) == (False, True, first.name)
     with pytest.raises(UsageError) as caught:
-        inbox.put(['{"a": 2}'], "k1")
+        inbox.put(other, "k1")
     assert caught.value.code is Code.KEY_REUSED
     (tmp_path / "inbox" / first.name).unlink()  # as if the first try had died after it had claimed the key
-    assert inbox.put(['{"a": 1}'], "k1").repeated and inbox.holds(first.name)
+    assert inbox.put(one, "k1").repeated and inbox.holds(first.name)
     inbox.taken([first.name])
     inbox.taken([first.name])
-    assert inbox.put(['{"a": 1}'], "k1").repeated and not inbox.holds(first.name)
+    assert inbox.put(one, "k1").repeated and not inbox.holds(first.name)
     inbox.forget(before=0.0)
-    assert inbox.put(['{"a": 1}'], "k1").repeated
+    assert inbox.put(one, "k1").repeated
     inbox.forget(before=2e10)
-    assert not inbox.put(['{"a": 2}'], "k1").repeated
-    assert [one.rows for one in inbox.waiting()] == [1]
+    assert not inbox.put(other, "k1").repeated
+    assert [found.rows for found in inbox.waiting()] == [1]
 
 
 def test_wrong_use_is_told(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from pyarrow import orc, parquet
 from pyspark.sql import Row, SparkSession
 
+from headwater.session import fork
 from headwater.sources.decoding.csv import CsvDecoder
 from tests.sources.landing import Landing, put
 
@@ -205,6 +206,28 @@ def test_orc_and_avro_files_of_several_schemas(format: str, tmp_path: Path, spar
         {"id": 1, "name": None}, {"id": 2, "name": None}, {"id": 3, "name": "x"}
     ]  # fmt: skip
     assert set(letters(rows)) == {f"000000000001/cut.{format}#", f"000000000001/no.{format}#"}
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
+def test_columns_that_differ_only_in_case(format: str, tmp_path: Path, spark: SparkSession) -> None:
+    landing = Landing(tmp_path, spark, {"file_format": format})
+    table = pa.table({"id": [1], "ID": ["a"], "at": [{"x": 1, "X": 2}]})
+    if format == "avro":
+        strict = fork(spark)
+        strict.conf.set("spark.sql.caseSensitive", "true")
+        ddl = "id bigint, ID string, at struct<x: bigint, X: bigint>"
+        content = avro_bytes(strict, tmp_path / "1", ddl, [(1, "a", (1, 2))])
+        other = avro_bytes(spark, tmp_path / "2", "Id double", [(0.5,)])
+    else:
+        to_bytes = parquet_bytes if format == "parquet" else orc_bytes
+        content, other = to_bytes(table), to_bytes(pa.table({"Id": [0.5]}))
+    put(landing.folder, {f"a.{format}": content, f"b.{format}": other})
+    rows = landing.take()
+    assert letters(rows) == {}
+    assert events(rows) == [
+        {"id": 1, "ID": "a", "at": {"x": 1, "X": 2}, "Id": None},
+        {"id": None, "ID": None, "at": None, "Id": 0.5},
+    ]
 
 
 def test_text_and_binary(tmp_path: Path, spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""From Kafka into the lake, by the command: every encoding into Delta, JSON into every format."""
+"""From Kafka into the lake, by the command: every encoding into Delta and Iceberg, JSON into every format."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def lake(spark: SparkSession, kafka: Broker, registry: Registry, tmp_path_factor
         },
         {
             **{f"clicks_{name}": {"from": "clicks", "format": name} for name in (*IN_FULL, *BRIEFLY)},
-            "orders": {"from": "orders"},
-            "sent": {"from": "sent"},
-            "customers_log": {"from": "crm"},
+            **{f"orders_{name}": {"from": "orders", "format": name} for name in IN_FULL},
+            **{f"sent_{name}": {"from": "sent", "format": name} for name in IN_FULL},
+            **{f"customers_{name}": {"from": "crm", "format": name} for name in IN_FULL},
         },
     )
     first, second = (registry.register(f"lake-{n}", json.dumps(s)) for n, s in enumerate((ORDER, ORDER_2)))
@@ -98,11 +98,11 @@ def lake(spark: SparkSession, kafka: Broker, registry: Registry, tmp_path_factor
     kafka.send("lake.sent", [{"value": order_of(id="o2", lines=[{"sku": "a", "count": 2}])}, {"value": b"\xff"}])
     kafka.create("lake.crm.b")
     kafka.send("lake.crm.b", [{"value": json.dumps(CHANGES[3]).encode()}, {"value": None, "key": b"{}"}])
-    flows = [*(f"clicks_{name}" for name in IN_FULL), "orders", "sent", "customers_log"]
+    flows = [f"{topic}_{name}" for topic in ("clicks", "orders", "sent", "customers") for name in IN_FULL]
     answer = project.run(*flows)
     assert answer.code == 0, answer.out + answer.err
     rejected = {report["flow"].partition(".")[2]: report["rejected"] for report in answer.events[-1]["flows"]}
-    assert rejected == {**dict.fromkeys(flows, 1), "customers_log": 0}
+    assert rejected == {**dict.fromkeys(flows, 1), "customers_delta": 0, "customers_iceberg": 0}
     return project
 
 
@@ -131,26 +131,30 @@ def test_json_with_all_columns(lake: Project, format: str) -> None:
     assert [row["at"] for row in (rows[0], rows[2])] == ["1970-01-01 00:00:01", "1970-01-01 00:00:02"]
 
 
-def test_avro_whose_schema_changed(lake: Project) -> None:
-    rows = lake.query("SELECT id, note, total, _key FROM topic('orders') ORDER BY _position")
+@pytest.mark.parametrize("format", IN_FULL)
+def test_avro_whose_schema_changed(lake: Project, format: str) -> None:
+    rows = lake.query(f"SELECT id, note, total, _key FROM topic('orders_{format}') ORDER BY _position")
     assert rows == [
         {"id": 1, "note": "x", "total": None, "_key": "k"},
         {"id": 2**40, "note": None, "total": "12.50", "_key": "7"},
     ]
 
 
-def test_protobuf(lake: Project) -> None:
-    rows = lake.query("SELECT id, amount, discount, lines[0].count AS n FROM topic('sent') ORDER BY _position")
+@pytest.mark.parametrize("format", IN_FULL)
+def test_protobuf(lake: Project, format: str) -> None:
+    columns = "id, amount, discount, lines[0].count AS n"
+    rows = lake.query(f"SELECT {columns} FROM topic('sent_{format}') ORDER BY _position")
     assert rows == [
         {"id": "o1", "amount": 3, "discount": None, "n": None},
         {"id": "o2", "amount": 0, "discount": None, "n": 2},
     ]
 
 
-def test_debezium_and_a_topic_that_came_later(lake: Project) -> None:
+@pytest.mark.parametrize("format", IN_FULL)
+def test_debezium_and_a_topic_that_came_later(lake: Project, format: str) -> None:
     rows = lake.query(
         "SELECT _op, before.id AS was, after.id AS id, after.note, _unchanged[0] AS unchanged, source.lsn, _topic"
-        " FROM topic('customers_log') ORDER BY _position"
+        f" FROM topic('customers_{format}') ORDER BY _position"
     )
     a, b = {"lsn": 7, "_topic": "lake.crm.a"}, {"lsn": 7, "_topic": "lake.crm.b"}
     assert rows == [

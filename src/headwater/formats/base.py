@@ -8,7 +8,8 @@ A format is a package `formats/<name>/` with `format.py` (a `Format` value, regi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
@@ -167,11 +168,15 @@ class SparkTable(Followed):
 
     def create(self, schema: StructType, layout: Layout | None = None) -> None:
         layout = layout or Layout()
-        self._check_layout(schema, layout)
-        with writing(self.address):
-            if self.exists():
-                raise UsageError(Code.ALREADY_EXISTS, f"{self.format.title} table {self.address} exists already")
+        with self._unborn(schema, layout):
             self._create(schema, layout)
+
+    def create_with(self, df: DataFrame, layout: Layout | None = None, mark: Mark | None = None) -> Version:
+        """Create the table with its first rows: in one commit where the format can."""
+        self.format.require(Capability.APPEND)
+        layout = layout or Layout()
+        with self._unborn(df.schema, layout):
+            return self._create_with(df, layout, mark)
 
     # --- writing: one commit each, marked by the step that makes it
 
@@ -298,6 +303,10 @@ class SparkTable(Followed):
 
     # --- what a format that states the capability brings
 
+    def _create_with(self, df: DataFrame, layout: Layout, mark: Mark | None) -> Version:
+        self._create(df.schema, layout)
+        return self._append(self._aligned(df), mark)
+
     def _append(self, df: DataFrame, mark: Mark | None) -> Version:
         raise NotImplementedError
 
@@ -346,6 +355,14 @@ class SparkTable(Followed):
         with writing(self.address):
             landed = None if mark is None else self.landed(mark)
             return write() if landed is None else landed
+
+    @contextmanager
+    def _unborn(self, schema: StructType, layout: Layout) -> Iterator[None]:
+        self._check_layout(schema, layout)
+        with writing(self.address):
+            if self.exists():
+                raise UsageError(Code.ALREADY_EXISTS, f"{self.format.title} table {self.address} exists already")
+            yield
 
     def _aligned(self, df: DataFrame, *, deletes: bool = False) -> DataFrame:
         from headwater.formats.frames import aligned

@@ -39,6 +39,13 @@ RESCUED = "_rescued"
 ROW = "_row"
 CONTEXT = "_context"
 """What the source told beside the bytes, as JSON; only of records with a problem."""
+OF_ICEBERG = ("_file", "_pos", "_partition", "_deleted", "_spec_id", "_row_id", "_last_updated_sequence_number")
+OF_DELTA = ("_change_type", "_commit_version", "_commit_timestamp")
+OF_PAIMON = ("_value_count", "_sequence_number", "_value_kind")
+OF_FORMATS = (*OF_ICEBERG, *OF_DELTA, *OF_PAIMON)
+"""Names that a format keeps for itself, in small letters: it can't make, or worse can't read, a table that has them.
+They are left free in every format, so that a topic has the same columns in all of them and can be exported to any."""
+OF_FORMATS_BEGIN = ("_hoodie_", "_key_", "_headwater_")
 RESERVED = (EVENT_DATE, SOURCE, POSITION, INGESTED_AT, RAW, RESCUED, EVENT, PROBLEM, MISFITS, UNKNOWN, ROW, CONTEXT)
 PREFIX = "payload_"
 _NUMBER = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
@@ -110,7 +117,7 @@ def payload_columns(
         if f.name in as_is:
             continue
         name = f.name
-        while name.lower() in used or not name:
+        while name.lower() in used or not name or _is_of_a_format(name):
             name = PREFIX + name
         used.add(name.lower())
         columns.append(PayloadColumn(name, unambiguous(f.dataType), f.name, f.dataType))
@@ -143,7 +150,7 @@ def known_payload(topic: StructType, extras: Iterable[str]) -> StructType:
         if f.name in used:
             continue
         bare = f.name.removeprefix(PREFIX)
-        fields.append(StructField(bare if bare in used else f.name, f.dataType))
+        fields.append(StructField(bare if bare in used or _is_of_a_format(bare) else f.name, f.dataType))
     return StructType(fields)
 
 
@@ -202,6 +209,10 @@ def _instant(text: Column) -> Column:
     seconds = F.when(F.abs(number) >= _MILLISECONDS_FROM, number / 1000).otherwise(number)
     is_number = ~F.contains(text, F.lit(":")) & text.rlike(_NUMBER)  # nearly all have a colon, and it is soon found
     return F.when(is_number, F.timestamp_seconds(seconds)).otherwise(text.cast("timestamp"))
+
+
+def _is_of_a_format(name: str) -> bool:
+    return name.lower() in OF_FORMATS or name.lower().startswith(OF_FORMATS_BEGIN)
 
 
 def _has(struct: StructType, path: tuple[str, ...]) -> bool:

@@ -28,6 +28,7 @@ from headwater.ingest.columns import (
     system_fields,
     with_standard_as_text,
 )
+from headwater.ingest.cures import REQUIRED, UNREADABLE
 from headwater.ingest.mapping import TopicMapping, mapping_for
 from headwater.ingest.python_batches import REASON
 from headwater.ingest.schemas import beyond, within
@@ -96,7 +97,7 @@ class Pipeline:
         columns are made of them."""
         self.topic = topic
         self.extras = extras
-        self._source = source
+        self.source = source
         self._mapped = source.event_columns
         self._functions = functions
         self._required = required
@@ -183,9 +184,9 @@ class Pipeline:
             columns = standard_columns(payload, beside, self._mapped)
             why = F.col(PROBLEM)
             for one in columns:
-                told = f"{one.name} can't be read as {one.type.simpleString()}"
+                told = f"{one.name}{UNREADABLE}{one.type.simpleString()}"
                 why = F.coalesce(why, F.when(one.is_unreadable, problem(SCHEMA, told)))
-            values = {**{one.name: one.value for one in columns}, SOURCE: F.lit(self._source.name)}
+            values = {**{one.name: one.value for one in columns}, SOURCE: F.lit(self.source.name)}
             odd = reduce(operator.or_, (one.is_unreadable for one in columns), F.col(UNKNOWN))
             placeholder = F.when(odd, problem(DECODE, "odd")).cast(PROBLEM_TYPE)
             oddity = Additions(spark, {UNKNOWN: odd, PROBLEM: placeholder})
@@ -198,7 +199,7 @@ class Pipeline:
         for name in self._required:
             value = F.col(f"{EVENT}.{quoted(name)}") if name in payload.names else F.lit(None)
             missing = F.col(EVENT).isNotNull() & value.isNull()
-            why = F.coalesce(why, F.when(missing, problem(SCHEMA, f"{name} is required and has no value")))
+            why = F.coalesce(why, F.when(missing, problem(SCHEMA, f"{name} {REQUIRED}")))
         return df.withColumn(PROBLEM, why) if self._required else df
 
     def _rescued(

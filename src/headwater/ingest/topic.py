@@ -26,6 +26,7 @@ from headwater.formats.frames import column, schema_changes, settings
 from headwater.handover import first_of, gathered, local_frame
 from headwater.ingest.collected import has_odd, split, stamped
 from headwater.ingest.columns import CONTEXT, has_twins, known_payload
+from headwater.ingest.cures import with_cure
 from headwater.ingest.deduplicate import deduplicated, require_columns
 from headwater.ingest.pipeline import Pipeline, Shaped
 from headwater.ingest.raising import may_be_of_an_event, raising
@@ -133,10 +134,9 @@ class TopicTarget:
     def _commit_at_once(self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: Mark) -> Landed:
         """One pass: decode, shape and write; the first odd record ends it before the commit."""
         shaped = self._shaped(records, known, quick=True)
-        self._make_room(shaped.schema)
         tripwire = F.when(shaped.is_odd, F.raise_error(F.lit(_TRIPPED)).cast("string")).otherwise(column(POSITION))
         wired = shaped.frame.withColumn(POSITION, tripwire)
-        return self._append(wired.select(*shaped.rows), intent, mark)
+        return self._append(wired.select(*shaped.rows), shaped.schema, intent, mark)
 
     def _commit_with_care(
         self,
@@ -156,11 +156,11 @@ class TopicTarget:
             if learnt is not known or self._decoder.learnt != before:
                 shaped = self._shaped(records, learnt, refused=refused)
                 frame = held.enter_context(_kept(shaped.frame))
-            self._make_room(shaped.schema)
             rejected = self._reject(frame.where(F.col(PROBLEM).isNotNull()).select(*_letter()), mark)
             if not rejected and learnt is known:
                 self._wary = 0
-            done = self._append(frame.where(F.col(PROBLEM).isNull()).select(*shaped.rows), intent, mark)
+            rows = frame.where(F.col(PROBLEM).isNull()).select(*shaped.rows)
+            done = self._append(rows, shaped.schema, intent, mark)
         return Landed(done.version, done.rows, rejected)
 
     def _commit_small(self, records: DataFrame, known: SchemaVersion, mark: Mark) -> Landed | None:
@@ -209,13 +209,20 @@ class TopicTarget:
         positions = pa.array([row[0] for row in kept.collect()], pa.string())
         return rows.filter(pc.is_in(rows[POSITION], positions))
 
-    def _append(self, rows: DataFrame, intent: Intent, mark: Mark) -> Landed:
+    def _append(self, rows: DataFrame, schema: StructType, intent: Intent, mark: Mark) -> Landed:
+        first = self._version is not None and not self._table.exists()
+        if not first:
+            self._make_room(schema)
         if self._topic.deduplicate_by and self._version is not None:
             rows = deduplicated(rows, self._topic, self._table, datetime.now(timezone.utc))
         if intent.bytes is not None:
             rows = rows.coalesce(self._files(intent.bytes))
         self._guard()
-        version = self._table.append(rows, mark, check=self._topic.delivery == "exactly_once")
+        if first:
+            version = self._table.create_with(rows, layout_of(self._topic), mark)
+            self._made(schema)
+        else:
+            version = self._table.append(rows, mark, check=self._topic.delivery == "exactly_once")
         made = next((commit for commit in self._table.history(5) if commit.version == version), None)
         return Landed(version, made.rows_added if made is not None else None)
 
@@ -235,7 +242,8 @@ class TopicTarget:
                     where=self._topic.where,
                     hint="tell the type in the source's schema_hints, or set schema.mismatch to quarantine",
                 )
-        return self._dead_letters.put(bad, self._topic.name, self._topic.from_, mark)
+        told = with_cure(F.col("reason"), F.col("message"), self._topic, self._pipeline.source)
+        return self._dead_letters.put(bad.withColumn("message", told), self._topic.name, self._topic.from_, mark)
 
     # --- schemas
 
@@ -336,8 +344,12 @@ class TopicTarget:
             self._evolve(schema)
         else:
             self._table.create(self._with_layout(schema), layout_of(self._topic))
-            self._created()
+            self._made(schema)
         self._columns = schema
+
+    def _made(self, schema: StructType) -> None:
+        self._columns = schema
+        self._created()
 
     def _with_layout(self, schema: StructType) -> StructType:
         """As long as no event could be read, the columns that the layout names are there as text."""

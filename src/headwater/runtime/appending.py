@@ -48,7 +48,7 @@ def append(warehouse: Warehouse, topic: str, rows: Rows, *, key: str | None, wai
         )
     flow = flow_name(topic)
     inbox = Inbox(Files(warehouse.files.join("_headwater/flows", flow), warehouse.around.storage))
-    receipt = inbox.put(records(rows).lines, key)
+    receipt = inbox.put(records(rows), key)
     outcome = Outcome(committed=not inbox.holds(receipt.name))
     if wait:
         outcome = _Waiter(warehouse, flow, inbox, receipt).outcome()

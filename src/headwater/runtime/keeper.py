@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -29,7 +30,9 @@ TRIES_OF_ONCE = 3
 NAP = 0.5
 """Seconds after which whoever sleeps looks whether it has been told something."""
 LAG_EVERY = 2.0
-"""Seconds between two looks at how far a flow is behind."""
+"""Seconds between two looks at how far a flow is behind, at most."""
+LAG_SHARE = 0.02
+"""The part of the time that these looks may take: where one is quick there is one after every step."""
 
 log = get_logger(__name__)
 
@@ -54,7 +57,10 @@ class Keeper:
     _others: Callable[[], bool] = lambda: True
     _back_off: BackOff = field(default_factory=BackOff)
     _flow: Steps | None = None
-    _lag_at: float = 0.0
+    _look_at: float = 0.0
+    """When the next look at the lag is due."""
+    _looked: bool = False
+    """Whether there has been one since the last step."""
 
     @property
     def tag(self) -> str:
@@ -124,20 +130,31 @@ class Keeper:
         ahead = flow.ahead()
         self._healthy()
         seconds = self.plan.pace.wait(ahead, time.monotonic())
+        behind = Lag(records=0) if ahead is None else Lag(ahead.rows, ahead.bytes)
         if seconds > 0:
             self.report.state = FlowState.WAITING
-            self._look_behind(flow, ahead)
+            self._look_behind(flow, behind)
             flow.wait(self.stopping, seconds)
             return False
+        if self.report.lag is None:  # a backlog may be long, and its first step too
+            self._look_behind(flow, behind)
         self._step(flow, ahead)
         return False
 
     def _catch_up(self, flow: Steps) -> None:
         """All steps that can be taken now."""
+        if self.stopping.is_set() or self.control.paused:
+            return
+        recovered = flow.recover()
+        if recovered is not None:
+            self._landed(recovered)
+        with suppress(HeadwaterError):  # the step itself says what is wrong
+            self._look_behind(flow, None)
         while not self.stopping.is_set() and not self.control.paused and self._step(flow):
             pass
         self._healthy()
-        self._look_behind(flow, None)
+        if not self.stopping.is_set():
+            self._look_behind(flow, Lag(records=0), now=not self._looked or self.report.lag is None)
         self.report.state = FlowState.WAITING
 
     def _step(self, flow: Steps, range: Range | None = None) -> bool:
@@ -145,11 +162,13 @@ class Keeper:
         done = flow.step(range)
         if done is not None:
             self._landed(done)
+            self._look_behind(flow, None)
         return done is not None
 
     def _landed(self, done: StepDone) -> None:
         self.plan.pace.taken()
         self.report.landed(done)
+        self._looked = False
         self._healthy()
         self._say(
             "step",
@@ -176,14 +195,16 @@ class Keeper:
             except Exception as caught:
                 log.warning("input not closed", flow=self.plan.flow, error=str(caught))
 
-    def _look_behind(self, flow: Steps, ahead: Range | None) -> None:
-        now = time.monotonic()
-        if now - self._lag_at < LAG_EVERY:
+    def _look_behind(self, flow: Steps, otherwise: Lag | None, *, now: bool = False) -> None:
+        """How far the flow is behind, where it is time to ask or has to be known `now`; `otherwise`: where it can't
+        tell itself."""
+        begun = time.monotonic()
+        if begun < self._look_at and not now:
             return
-        self._lag_at = now
-        known = flow.lag()
-        self.report.lag = known or (Lag(records=0) if ahead is None else Lag(ahead.rows, ahead.bytes))
+        self.report.lag = flow.lag() or otherwise
         self.report.positions = flow.positions
+        ended = time.monotonic()
+        self._looked, self._look_at = True, ended + min(LAG_EVERY, (ended - begun) / LAG_SHARE)
 
     # --- when it does not go well, or people interfere
 

@@ -72,8 +72,10 @@ class DeadLetterInput:
         self._write(end, ids)  # what is rejected from now on is this try's
         found = self._letters.some(self._topic, ids)
         if self._table.exists():  # what the topic has is not taken in again
+            # Only these are looked for: what the topic has beside them is scanned, and goes nowhere.
             there = self._table.read().select(F.col(POSITION).alias("position"))
-            found = found.join(there, "position", "left_anti")
+            there = there.join(F.broadcast(found.select("position")), "position", "left_semi")
+            found = found.join(F.broadcast(there), "position", "left_anti")
         extras = StructType([*self._reader.extras.fields, *self._reader.hidden.fields])
         context = F.from_json("context", extras) if extras.fields else None
         return found.select(

@@ -139,12 +139,19 @@ def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Call
     assert isinstance(definition, Topic)
     require_fence(warehouse, definition)
     opened = open_topic(warehouse, name, spark)
+    if warehouse.record(Kind.TOPIC, name) is None and opened.table.exists():
+        warehouse.remember(Kind.TOPIC, name)  # the process that made it ended before it could
     if opened.ledger.epoch().empty and opened.ledger.last() is None:
         empty(opened.table)
         letters = DeadLetters(spark, warehouse.around)  # their events come again
         letters.drop(name, letters.ids(name, whole=True))
     reader, flow = opened.reader, flow_name(name)
-    target = topic_target(warehouse, definition, reader, reader.decoder, opened.table, opened.notes, guard)
+
+    def confirmed() -> None:
+        guard()
+        reader.confirm()
+
+    target = topic_target(warehouse, definition, reader, reader.decoder, opened.table, opened.notes, confirmed)
     return Flow(flow, fingerprint(definition), SourceInput(definition.from_, reader), target, opened.ledger, guard)
 
 

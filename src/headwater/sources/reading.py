@@ -161,6 +161,10 @@ class Reader(ABC):
         """The records of the range: `_raw` (binary, as they came), `_position` (a string that sorts in order of
         arrival), the extras, and what the decoder asks for beyond them."""
 
+    def confirm(self) -> None:  # noqa: B027 - what most sources have read can't change
+        """The records that `read` gave last are about to be committed: raise if they are not what the source holds any
+        more, so that the step is tried again."""
+
     def inspect(self, start: Position | None, end: Position, error: Exception) -> bool:
         """A step over the range failed. True: something in the source was to blame and is set aside, so that `read`
         gives the rest of the range, and a record with its PROBLEM in place of what can't be read."""

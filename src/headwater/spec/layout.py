@@ -27,6 +27,8 @@ class Layout(Frozen):
     keys: Names = ()
     partition_by: Names = ()
     z_order_by: Names = ()
+    looked_up_by: Names = ()
+    """Other columns that files are passed over by: their bounds are kept however wide the table is."""
     target_file_size: Size | None = None
     parquet: ParquetOptions = ParquetOptions()
     options: Options = Field(default_factory=dict)

@@ -223,6 +223,7 @@ def layout_of(definition: Relation) -> Layout:
         keys=_keys_of(definition),
         partition_by=definition.partition_by,
         z_order_by=definition.z_order_by,
+        looked_up_by=("_ingested_at",) if isinstance(definition, Topic) else (),
         target_file_size=definition.target_file_size,
         parquet=definition.parquet,
         options=definition.options,

@@ -134,7 +134,7 @@ class DeltaLight(LightTable):
         if path is None:
             raise Unsupported(f"a Delta table has a path, not a name ({self.address})")
         try:
-            return Handle(path, version=version, storage_options=_storage_options(self.around.storage))
+            return Handle(path, version=version, storage_options=storage_options(self.around.storage))
         except TableNotFoundError:
             raise
         except DeltaError as error:
@@ -152,7 +152,7 @@ def _inexact(handle: Handle) -> str:
     return ", ".join(sorted(features))
 
 
-def _storage_options(storage: Mapping[str, Any]) -> dict[str, str] | None:
+def storage_options(storage: Mapping[str, Any]) -> dict[str, str] | None:
     """The project's `storage:` as deltalake names it; without it, deltalake asks the machine."""
     s3 = storage.get("s3")
     if s3 is None:

@@ -253,7 +253,7 @@ def _rows(operation: str, metrics: dict[str, int]) -> tuple[int | None, int | No
             for what in ("Inserted", "Updated", "Deleted")
         )
         return came + updated, went + updated
-    if operation == "WRITE":
+    if operation in ("WRITE", "CREATE TABLE AS SELECT"):
         return metrics.get("numOutputRows", metrics.get("num_added_rows")), metrics.get("numRemovedRows", 0)
     if operation == "DELETE":
         return 0, metrics.get("numDeletedRows")

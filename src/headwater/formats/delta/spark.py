@@ -14,6 +14,9 @@ from pyspark.sql.types import StructType
 from headwater.errors import Code, TerminalError
 from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, SparkTable, Surroundings
 from headwater.formats.delta import touched
+from headwater.formats.delta.beginning import Begun
+from headwater.formats.delta.bounds import COLUMNS as BOUNDED
+from headwater.formats.delta.bounds import bounds
 from headwater.formats.delta.format import DELTA
 from headwater.formats.delta.log import TransactionLog
 from headwater.formats.delta.properties import FEED, LAYOUT, MAPPING, OLDEST, PHYSICAL, WENT
@@ -68,14 +71,33 @@ class DeltaTable(SparkTable):
         return self._log.exists()
 
     def _create(self, schema: StructType, layout: Layout) -> None:
-        properties = {LAYOUT: layout.model_dump_json(), FEED: "true", **layout.options}
-        if _odd_names(schema):
-            properties[MAPPING] = "name"
         self._log.clear_unborn()
+        properties = _properties(schema, layout)
         columns = to_ddl(self.spark, schema)
         partitioned = ", ".join(quoted(p) for p in layout.partition_by)
         clause = f" PARTITIONED BY ({partitioned})" if partitioned else ""
         self.spark.sql(f"CREATE TABLE {self._name} ({columns}) USING delta{clause} {_tblproperties(properties)}")
+
+    def _create_with(self, df: DataFrame, layout: Layout, mark: Mark | None) -> Version:
+        """One commit: an empty version before it would cost as much as a step."""
+        properties = _properties(df.schema, layout)
+        self._log.clear_unborn()
+        begun = Begun(self.address, self.around)
+        if begun.left_over:  # a first write was cut off, and Delta takes its files for somebody's table
+            begun.create(df.schema, layout, properties)
+            return self._append(self._aligned(df), mark)
+        if MAPPING in properties:  # Delta does not let a table with a change feed begin so
+            return super()._create_with(df, layout, mark)
+        begun.note()
+        writer = df.writeTo(self._name).using("delta")
+        for name, value in properties.items():
+            writer = writer.tableProperty(name, value)
+        if layout.partition_by:
+            writer = writer.partitionedBy(*map(column, layout.partition_by))
+        with settings(df.sparkSession, parquet_settings(layout) | _marked(mark)):
+            writer.create()
+        begun.forget()
+        return self._made_by(mark)
 
     def drop(self) -> None:
         jvm = self.spark._jvm
@@ -115,11 +137,7 @@ class DeltaTable(SparkTable):
         if known.persisted:
             # Else Delta copies the rows first: they might be others at the second reading.
             conf["spark.databricks.delta.merge.materializeSource"] = "none"
-        if mark is not None:
-            conf["spark.databricks.delta.write.txnAppId"] = mark.writer
-            conf["spark.databricks.delta.write.txnVersion"] = str(mark.step)
-            conf["spark.databricks.delta.commitInfo.userMetadata"] = mark.to_json()
-        with settings(df.sparkSession, conf), temp_view(df) as source:
+        with settings(df.sparkSession, conf | _marked(mark)), temp_view(df) as source:
             df.sparkSession.sql(merge_sql(self._name, source, self.schema().names, keys, known))
         return self._made_by(mark)
 
@@ -257,6 +275,9 @@ class DeltaTable(SparkTable):
             self._set_properties({MAPPING: "name"})
         nothing = self.spark.createDataFrame([], schema)
         nothing.write.format("delta").mode("append").option("mergeSchema", "true").save(self.path)
+        bounded = bounds(self.schema(), self.layout())
+        if bounded and BOUNDED not in self._log.properties():
+            self._set_properties(bounded)
 
     def _set_properties(self, properties: dict[str, str]) -> None:
         self.spark.sql(f"ALTER TABLE {self._name} SET {_tblproperties(properties)}")
@@ -295,6 +316,24 @@ class DeltaTable(SparkTable):
         fields = json.loads(self._log.described().schema().json())["fields"]
         named = {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
         return table_stats(self, named=named)
+
+
+def _properties(schema: StructType, layout: Layout) -> dict[str, str]:
+    properties = {LAYOUT: layout.model_dump_json(), FEED: "true", **bounds(schema, layout), **layout.options}
+    if _odd_names(schema):
+        properties[MAPPING] = "name"
+    return properties
+
+
+def _marked(mark: Mark | None) -> dict[str, str]:
+    """The mark of a commit as settings of the session, where a statement takes no options."""
+    if mark is None:
+        return {}
+    return {
+        "spark.databricks.delta.write.txnAppId": mark.writer,
+        "spark.databricks.delta.write.txnVersion": str(mark.step),
+        "spark.databricks.delta.commitInfo.userMetadata": mark.to_json(),
+    }
 
 
 def parquet_settings(layout: Layout) -> dict[str, str]:

@@ -80,6 +80,9 @@ def properties(schema: StructType, layout: Layout) -> dict[str, str]:
     if parquet.statistics is not None:
         for path in _leaves(schema):
             found[f"write.parquet.stats-enabled.column.{path}"] = str(parquet.statistics).lower()
+    for name in (*layout.keys, *layout.z_order_by, *layout.looked_up_by):
+        if name in schema.names:  # by default the first hundred columns have bounds
+            found[f"write.metadata.metrics.column.{name}"] = "truncate(16)"
     if layout.target_file_size is not None:
         found["write.target-file-size-bytes"] = str(layout.target_file_size)
     return {**found, **layout.options}

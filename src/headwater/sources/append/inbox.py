@@ -1,7 +1,8 @@
 """The inbox of a topic: appended rows lie here, durably, until the topic has them.
 
 `inbox/<time>-<rows>-<tag>.ndjson` in the flow's folder is one append. Its name sorts in order of arrival; every line
-begins with the record's position. `keys/<tag>.json` remembers an append that was given a key.
+begins with the record's position, and what is told of its decimals after a space. `keys/<tag>.json` remembers an append
+that was given a key.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 from headwater.errors import Code, IntegrityError, UsageError
+from headwater.sources.append.records import Records
 from headwater.storage import Files
 
 INBOX = "inbox"
@@ -79,12 +81,12 @@ class Inbox:
 
     # --- those who append
 
-    def put(self, lines: Iterable[str], key: str | None = None) -> Receipt:
+    def put(self, rows: Records, key: str | None = None) -> Receipt:
         """Keep the rows. Given again with the same key they are not kept again; other rows are KEY_REUSED."""
-        kept = tuple(lines)
+        kept = rows.lines
         if key is None:
             receipt = Receipt(_name(len(kept), uuid.uuid4().hex[:12]), len(kept))
-            self._write(receipt, kept)
+            self._write(receipt, rows)
             return receipt
         tag = _tag(key)
         digest = hashlib.sha256("\n".join(kept).encode("utf-8")).hexdigest()
@@ -104,15 +106,17 @@ class Inbox:
         if known.committed_at is None:
             # The first try may have died before its rows were written. If they are there nothing happens; if the
             # topic takes them this moment, the reader knows by the key that it has them.
-            self._write(receipt, kept)
+            self._write(receipt, rows)
         return receipt
 
     def holds(self, name: str) -> bool:
         """Whether an append still waits for the topic."""
         return self._files.exists(f"{INBOX}/{name}")
 
-    def _write(self, receipt: Receipt, lines: Iterable[str]) -> None:
-        content = "".join(f"{receipt.position}#{n:010d}\t{line}\n" for n, line in enumerate(lines))
+    def _write(self, receipt: Receipt, rows: Records) -> None:
+        told = [f" {one}" if one else "" for one in rows.decimals] or [""] * len(rows.lines)
+        lines = enumerate(zip(told, rows.lines, strict=True))
+        content = "".join(f"{receipt.position}#{n:010d}{of}\t{line}\n" for n, (of, line) in lines)
         self._files.write_new(f"{INBOX}/{receipt.name}", content)
 
     # --- the one that takes out

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.errors import Code, IntegrityError
 from headwater.sources.append.config import AppendSource
+from headwater.sources.append.decoder import DECIMALS, AppendDecoder
 from headwater.sources.append.inbox import REMEMBERED, Inbox, Waiting
 from headwater.sources.decoding.base import Decoder
-from headwater.sources.decoding.json import JsonDecoder
 from headwater.sources.reading import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext
 
 MAX_APPENDS = 1000
@@ -49,6 +50,7 @@ class AppendReader(Reader):
         self._spark = context.spark
         self._flow = context.flow
         self._notes = context.notes
+        self._decoder = AppendDecoder()
         self._inbox = Inbox(context.lasting or context.notes)
         self._last = self._newest()
         self._waiting: list[Waiting] = []
@@ -58,7 +60,11 @@ class AppendReader(Reader):
 
     @property
     def decoder(self) -> Decoder:
-        return JsonDecoder()
+        return self._decoder
+
+    @property
+    def hidden(self) -> StructType:
+        return StructType([StructField(DECIMALS, StringType())])
 
     def next(self, start: Position | None) -> Ahead | None:
         begun = _number(start)
@@ -100,7 +106,9 @@ class AppendReader(Reader):
         lines = self._spark.read.option("lineSep", "\n").text(path)
         tab = F.instr("value", "\t")
         raw = F.col("value").substr(tab + 1, F.length("value")).cast("binary")
-        return lines.select(raw.alias(RAW), F.substring_index("value", "\t", 1).alias(POSITION))
+        head = F.substring_index("value", "\t", 1)
+        told = F.when(F.instr(head, " ") > 0, head.substr(F.instr(head, " ") + 1, F.length(head)))
+        return lines.select(raw.alias(RAW), F.substring_index(head, " ", 1).alias(POSITION), told.alias(DECIMALS))
 
     def freeze(self) -> None:
         self._frozen = frozenset(one.name for one in self._look())

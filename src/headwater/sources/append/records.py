@@ -1,4 +1,7 @@
-"""Rows that programs hand in, as JSON objects: every value exactly, none through a float."""
+"""Rows that programs hand in, as JSON objects: every value exactly, none through a float.
+
+JSON has one kind of number. Which ones were decimals is told beside the text, so that they come to columns of decimals.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import json
 import math
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
 from typing import Any
@@ -15,6 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.errors import Code, UsageError
+
+PATH, ELEMENT = "\u001f", "[]"
+"""Between the keys of a path, and what stands for the elements of an array."""
 
 Rows = Any
 """A mapping, an iterable of them, an Arrow table or batch, a pandas frame, or Records."""
@@ -25,6 +31,9 @@ class Records:
     """JSON objects as text, each on one line."""
 
     lines: tuple[str, ...]
+    decimals: tuple[str, ...] = ()
+    """What the decimals of each line are like, nothing where it has none: JSON of their paths, with the digits before
+    and after the point, the text, and whether a double keeps it."""
 
     def __post_init__(self) -> None:
         if not self.lines:
@@ -35,7 +44,8 @@ def records(rows: Rows) -> Records:
     """The records of whatever rows were given in."""
     if isinstance(rows, Records):
         return rows
-    return Records(tuple(_encoded(number, row) for number, row in enumerate(_each(rows), start=1)))
+    encoded = [_encoded(number, row) for number, row in enumerate(_each(rows), start=1)]
+    return Records(tuple(line for line, _ in encoded), tuple(told for _, told in encoded))
 
 
 def _each(rows: Rows) -> Iterator[Any]:
@@ -76,49 +86,73 @@ def _unmapped(value: Any, t: pa.DataType) -> Any:
     return value
 
 
-def _encoded(number: int, row: Any) -> str:
+@dataclass(frozen=True)
+class _Place:
+    """Where a value stands, and the decimals found in its row so far."""
+
+    number: int
+    path: tuple[str, ...] = ()
+    decimals: dict[str, tuple[int, int, str, bool]] = field(default_factory=dict)
+
+    def inside(self, key: str) -> _Place:
+        return _Place(self.number, (*self.path, key), self.decimals)
+
+    def note(self, value: Decimal, text: str) -> None:
+        whole, _, fraction = text.lstrip("-").partition(".")
+        digits = (len(whole.lstrip("0")), len(fraction.rstrip("0")))
+        path = PATH.join(self.path)
+        before, after, *_ = self.decimals.get(path, (0, 0))
+        as_double = Decimal(repr(float(value))) == value
+        self.decimals[path] = (max(before, digits[0]), max(after, digits[1]), text, as_double)
+
+
+def _encoded(number: int, row: Any) -> tuple[str, str]:
+    """The row as a line, and what is told of its decimals."""
+    place = _Place(number)
     if not isinstance(row, Mapping):
-        raise _unfit(number, "", f"a row is a dict, not a {type(row).__name__}")
-    line = _json(row, number, "")
+        raise _unfit(place, f"a row is a dict, not a {type(row).__name__}")
+    line = _json(row, place)
     try:
         line.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise _unfit(number, "", f"a text is not valid Unicode: {error}") from error
-    return line
+        raise _unfit(place, f"a text is not valid Unicode: {error}") from error
+    return line, json.dumps(place.decimals, separators=(",", ":")) if place.decimals else ""
 
 
-def _json(value: Any, number: int, at: str) -> str:
-    """JSON of a value at a path of a row."""
+def _json(value: Any, place: _Place) -> str:
+    """JSON of a value at a place of a row."""
     if value is None or isinstance(value, (bool, str)):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, int):
         return int.__repr__(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise _unfit(number, at, f"JSON has no number {value}")
+            raise _unfit(place, f"JSON has no number {value}")
         return float.__repr__(value)
     if isinstance(value, Decimal):
         if not value.is_finite():
-            raise _unfit(number, at, f"JSON has no number {value}")
-        return format(value, "f")
+            raise _unfit(place, f"JSON has no number {value}")
+        text = format(value, "f")
+        place.note(value, text)
+        return text
     if isinstance(value, Mapping):
-        return "{" + ", ".join(_pair(key, inner, number, at) for key, inner in value.items()) + "}"
+        return "{" + ", ".join(_pair(key, inner, place) for key, inner in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_json(inner, number, at) for inner in value) + "]"
-    text = _text(value)
-    if text is not None:
-        return json.dumps(text)
+        return "[" + ", ".join(_json(inner, place.inside(ELEMENT)) for inner in value) + "]"
+    text_of = _text(value)
+    if text_of is not None:
+        return json.dumps(text_of)
     if hasattr(value, "tolist"):  # NumPy's scalars and arrays
-        return _json(value.tolist(), number, at)
+        return _json(value.tolist(), place)
     if type(value).__name__ in ("NaTType", "NAType"):
         return "null"
-    raise _unfit(number, at, f"a value of type {type(value).__name__} has no form in JSON")
+    raise _unfit(place, f"a value of type {type(value).__name__} has no form in JSON")
 
 
-def _pair(key: Any, value: Any, number: int, at: str) -> str:
+def _pair(key: Any, value: Any, place: _Place) -> str:
     if not isinstance(key, str):
-        raise _unfit(number, at, f"a key is a text, not {key!r}")
-    return f"{json.dumps(key, ensure_ascii=False)}: {_json(value, number, f'{at}.{key}' if at else key)}"
+        raise _unfit(place, f"a key is a text, not {key!r}")
+    return f"{json.dumps(key, ensure_ascii=False)}: {_json(value, place.inside(key))}"
 
 
 def _text(value: Any) -> str | None:
@@ -135,6 +169,7 @@ def _text(value: Any) -> str | None:
     return str(value) if isinstance(value, uuid.UUID) else None
 
 
-def _unfit(number: int, at: str, message: str) -> UsageError:
-    place = f"row {number}" + (f", {at}" if at else "")
-    return UsageError(Code.INVALID_VALUE, f"{place}: {message}", hint="nothing was appended")
+def _unfit(place: _Place, message: str) -> UsageError:
+    at = ".".join(key for key in place.path if key != ELEMENT)
+    where = f"row {place.number}" + (f", {at}" if at else "")
+    return UsageError(Code.INVALID_VALUE, f"{where}: {message}", hint="nothing was appended")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -24,11 +25,12 @@ _SHOWN = 60
 
 
 class JsonDecoder(Decoder):
-    """One JSON object a record, in UTF-8."""
+    """One JSON object a record, in UTF-8; `options` are those of Spark's reader, as it spells them."""
 
     textual = True
 
-    def __init__(self) -> None:
+    def __init__(self, options: Mapping[str, str] | None = None) -> None:
+        self._options = {**_OPTIONS, **(options or {})}
         self._made: _Expressions | None = None
 
     def detect(self, records: DataFrame) -> StructType:
@@ -37,7 +39,7 @@ class JsonDecoder(Decoder):
         lines = records.select(F.col(RAW).cast(StringType()))
         texts = getattr(lines._jdf, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
         reader = spark._jsparkSession.read().option("dropFieldIfAllNull", "true")
-        for name, value in _OPTIONS.items():
+        for name, value in self._options.items():
             reader = reader.option(name, value)
         schema = StructType.fromJson(json.loads(reader.json(texts).schema().json()))
         return StructType([f for f in schema.fields if f.name != CORRUPT])
@@ -59,7 +61,7 @@ class JsonDecoder(Decoder):
     def _expressions(self, schema: StructType) -> _Expressions:
         """Made once for a schema: a live step is small, and to build them takes longer than to run them."""
         if self._made is None or self._made.schema != schema:
-            self._made = _expressions(schema)
+            self._made = _expressions(schema, self._options)
         return self._made
 
 
@@ -76,17 +78,18 @@ class _Expressions:
     quick: Column | None
 
 
-def _expressions(schema: StructType) -> _Expressions:
+def _expressions(schema: StructType, options: Mapping[str, str]) -> _Expressions:
     raw, text, parsed = F.col(RAW), F.col(_TEXT), F.col(_PARSED)
     asked = StructType([*schema.fields, StructField(CORRUPT, StringType())])
     as_text = raw.cast(StringType())
     broken = parsed.getField(CORRUPT).isNotNull()
     invalid = F.decode(raw, "UTF-8") != text
     # Spark reads the first object of a text and leaves the rest: what is odd is looked at as a whole.
-    odd = broken | ~F.endswith(F.rtrim(text), F.lit("}")) | (_keys(text) != _values(parsed, schema))
-    alone = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "array<map<string,string>>", _OPTIONS)
+    loose = _is_loose(text, options)
+    odd = broken | ~F.endswith(F.rtrim(text), F.lit("}")) | (_keys(text) != _values(parsed, schema)) | loose
+    alone = F.from_json(F.concat(F.lit("["), text, F.lit("\n]")), "array<map<string,string>>", dict(options))
     no_object = parsed.isNull() | F.when(odd, F.size(F.coalesce(alone, F.array())) != 1).otherwise(False)
-    misfits = _misfits(text, schema)
+    misfits = _misfits(text, schema, options)
     why = (
         F.when(raw.isNull(), F.lit(None))
         .when(invalid, problem(DECODE, "not valid UTF-8"))
@@ -97,25 +100,38 @@ def _expressions(schema: StructType) -> _Expressions:
     event = F.when(parsed.isNotNull() & ~invalid & ~no_object, F.struct(*fields)) if fields else F.lit(None)
     return _Expressions(
         schema,
-        [as_text.alias(_TEXT), F.from_json(as_text, asked, _OPTIONS).alias(_PARSED)],
+        [as_text.alias(_TEXT), F.from_json(as_text, asked, dict(options)).alias(_PARSED)],
         [
             event.cast(schema).alias(EVENT),
             why.cast(PROBLEM_TYPE).alias(PROBLEM),
             F.when(broken, misfits).alias(MISFITS),
         ],
-        has_unknown_keys(as_text, F.col(EVENT), schema),
-        F.from_json(as_text, asked, _OPTIONS),
-        _is_strange(schema) if fields else None,
+        has_unknown_keys(as_text, F.col(EVENT), schema) | _is_loose(as_text, options),
+        F.from_json(as_text, asked, dict(options)),
+        _is_strange(schema, options) if fields else None,
     )
 
 
-def _is_strange(schema: StructType) -> Column:
+def _is_strange(schema: StructType, options: Mapping[str, str]) -> Column:
     """Whether a record has to be looked at closely; over RAW and the event with its CORRUPT."""
     raw, event = F.col(RAW), F.col(EVENT)
     text = raw.cast(StringType())
     whole = F.endswith(text, F.lit("}")) | F.endswith(F.rtrim(text), F.lit("}"))
     at_all = event.isNull() | event.getField(CORRUPT).isNotNull() | (F.decode(raw, "UTF-8") != text) | ~whole
-    return F.when(raw.isNull(), False).otherwise(at_all | has_unknown_keys(text, event, schema))
+    return F.when(raw.isNull(), False).otherwise(
+        at_all | has_unknown_keys(text, event, schema) | _is_loose(text, options)
+    )
+
+
+def _is_loose(text: Column, options: Mapping[str, str]) -> Column:
+    """Whether a text may be in a style in which its keys can't be counted, if such a style is allowed at all."""
+    signs = {
+        "allowComments": F.contains(text, F.lit("//")) | F.contains(text, F.lit("/*")),
+        "allowSingleQuotes": F.contains(text, F.lit("'")),
+        "allowUnquotedFieldNames": text.rlike("[{,][ \t\r\n]*[^\"'{}\\[\\],: \t\r\n]+[ \t\r\n]*:"),
+    }
+    allowed = [sign for name, sign in signs.items() if options.get(name, "").lower() == "true"]
+    return reduce(operator.or_, allowed, F.lit(False))
 
 
 def has_unknown_keys(text: Column, event: Column, schema: StructType) -> Column:
@@ -185,11 +201,12 @@ def _has_keys(data_type: DataType) -> bool:
     return isinstance(data_type, (StructType, MapType))
 
 
-def _misfits(text: Column, schema: StructType) -> Column:
+def _misfits(text: Column, schema: StructType, options: Mapping[str, str]) -> Column:
     """The top-level values that do not fit their type, as text; complex ones too where only their inside may not."""
     if not schema.fields:
         return F.lit(None).cast("map<string,string>")
-    as_text = F.from_json(text, StructType([StructField(f.name, StringType()) for f in schema.fields]), _OPTIONS)
+    texts = StructType([StructField(f.name, StringType()) for f in schema.fields])
+    as_text = F.from_json(text, texts, dict(options))
     found = F.map_from_arrays(
         F.array(*(F.lit(f.name) for f in schema.fields)),
         F.array(*(as_text.getField(f.name) for f in schema.fields)),

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from headwater.sources.decoding.base import EVENT, PROBLEM, SCHEMA, Decoder
+from headwater.sources.decoding.base import EVENT, MISFITS, PROBLEM, SCHEMA, Decoder
 
 PROBLEM_TYPE = StructType([StructField("reason", StringType()), StructField("message", StringType())])
 
@@ -35,11 +35,33 @@ class TypedDecoder(Decoder):
         given = self._given = self.detect(records)
         event = F.col(EVENT)
         known = F.col(PROBLEM) if PROBLEM in records.columns else F.lit(None).cast(PROBLEM_TYPE)
-        misfits: list[Column] = []
-        value = conform(event, given, schema, "", misfits)
-        conformed = F.when(event.isNotNull(), value).cast(schema)
-        problem = F.coalesce(known, *misfits) if misfits else known
-        return records.withColumn(PROBLEM, problem).withColumn(EVENT, conformed)
+        fields, problems, texts = [], [known], {}
+        for f in schema.fields:
+            value: Column = F.lit(None)
+            if f.name in given.names:
+                misfits: list[Column] = []
+                found, found_type = event.getField(f.name), given[f.name].dataType
+                value = conform(found, found_type, f.dataType, f.name, misfits)
+                if misfits:
+                    problems += misfits
+                    texts[f.name] = F.when(F.coalesce(*misfits).isNotNull(), _text(found, found_type))
+            fields.append(value.cast(f.dataType).alias(f.name))
+        conformed = F.when(event.isNotNull(), F.struct(*fields) if fields else F.lit(None)).cast(schema)
+        decoded = records.withColumn(PROBLEM, F.coalesce(*problems))
+        if texts:
+            decoded = decoded.withColumn(MISFITS, _map_of(texts))
+        return decoded.withColumn(EVENT, conformed)
+
+
+def _text(value: Column, given: DataType) -> Column:
+    return F.to_json(value) if isinstance(given, (StructType, ArrayType, MapType)) else value.cast(StringType())
+
+
+def _map_of(texts: dict[str, Column]) -> Column:
+    """Those that are there; NULL where none is."""
+    found = F.map_from_arrays(F.array(*map(F.lit, texts)), F.array(*texts.values()))
+    there = F.map_filter(found, lambda name, text: text.isNotNull())
+    return F.when(F.size(there) > 0, there)
 
 
 def problem(reason: str, message: str | Column) -> Column:

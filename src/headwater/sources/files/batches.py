@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Sequence
 
 from pyspark.errors import AnalysisException
@@ -18,6 +19,7 @@ from headwater.sources.files.config import FilesSource
 from headwater.sources.files.decoders import BinaryDecoder, FileDecoder, TextDecoder
 from headwater.sources.files.frames import FILE, MODIFIED, Place
 from headwater.sources.files.log import Batch, Taken
+from headwater.sources.files.options import UTF8, decoding
 from headwater.sources.files.partitions import Partitions
 from headwater.sources.files.peeking import Peek
 from headwater.sources.files.splitting import Splitter
@@ -31,6 +33,9 @@ _FOOTERS: dict[str, Callable[[Files, Taken], Peek]] = {
     "orc": peeking.orc_schema,
     "avro": peeking.avro_schema,
 }
+_TIME_PARSER = "spark.sql.legacy.timeParserPolicy"
+"""A text that is no time by a `timestampFormat` is told as such; else Spark ends the job where an older one would have
+read something."""
 _NANOSECONDS = "spark.sql.legacy.parquet.nanosAsLong"
 
 
@@ -43,15 +48,9 @@ class BatchReader:
         self._files = files
         self.partitions = Partitions()
         self._headers: set[str] = set()
-        csv = {name: spec.option(name, default) for name, default in DEFAULTS.items()}
-        csv["sep"] = spec.option("sep", spec.option("delimiter", csv["sep"]))
-        self._splitter = Splitter(
-            "json" if spec.file_format == "json" else "csv" if spec.file_format == "csv" else "text",
-            multi_line=spec.is_on("multiLine"),
-            header=spec.is_on("header", True),
-            comment=spec.option("comment"),
-            **csv,
-        )
+        spark.conf.set(_TIME_PARSER, "CORRECTED")
+        self._decoding = decoding(spec.file_format, spec.options)
+        self._splitter = splitter_of(spec)
         self.decoder: Decoder = FileDecoder(self._decoder(from_raw=False), self.partitions)
         self.raw_decoder: Decoder = FileDecoder(self._decoder(from_raw=True), self.partitions)
 
@@ -93,11 +92,11 @@ class BatchReader:
     def _decoder(self, from_raw: bool) -> Decoder:
         match self._spec.file_format:
             case "json":
-                return JsonDecoder()
+                return JsonDecoder(self._decoding)
             case "csv":
                 if not self._splitter.header:
-                    return CsvDecoder(self._spec.options, self._declared_names())
-                return CsvDecoder(self._spec.options, headed=True, headers=None if from_raw else lambda: self._headers)
+                    return CsvDecoder(self._decoding, self._declared_names())
+                return CsvDecoder(self._decoding, headed=True, headers=None if from_raw else lambda: self._headers)
             case "text":
                 return TextDecoder()
             case "binary":
@@ -130,7 +129,7 @@ class BatchReader:
             self._headers.update(headers)
         parts = []
         for header, files in headers.items():
-            in_python = [file for file in files if self._splitter.multi_line or file.path.endswith(ONLY_IN_PYTHON)]
+            in_python = [file for file in files if self._splitter.in_python or file.path.endswith(ONLY_IN_PYTHON)]
             by_line = [file for file in files if file not in in_python]
             if in_python:
                 parts.append(frames.whole(place, in_python, self._splitter))
@@ -138,7 +137,7 @@ class BatchReader:
                 line = frames.lines(
                     place,
                     by_line,
-                    separator=self._spec.option("lineSep"),
+                    separator=self._splitter.separator,
                     header=header if is_headed else None,
                     comment=self._splitter.comment,
                     blank=self._spec.file_format == "text",
@@ -152,16 +151,37 @@ class BatchReader:
         groups, broken = _grouped(taken, peeks)
         if any(one.nanoseconds for one in peeks.values()):
             self._spark.conf.set(_NANOSECONDS, "true")
+        if peeking.have_twins(peeks.values()):
+            # Only so can they be told apart; the topic's own columns have other names.
+            self._spark.conf.set("spark.sql.caseSensitive", "true")
         parts = []
         for files in groups.values():
             nanoseconds = peeks[files[0].path].nanoseconds
             try:
-                parts.append(frames.typed(place, files, format, self._spec.options, nanoseconds))
+                parts.append(frames.typed(place, files, format, self._decoding, nanoseconds))
             except AnalysisException as error:
                 if error.getErrorClass() == "PATH_NOT_FOUND":
                     raise
                 broken |= dict.fromkeys(files, probing.root_cause(error))
         return parts, broken
+
+
+def splitter_of(spec: FilesSource) -> Splitter:
+    """How a source's files fall into records."""
+    csv = {name: spec.option(name, default) for name, default in DEFAULTS.items()}
+    return Splitter(
+        "json" if spec.file_format == "json" else "csv" if spec.file_format == "csv" else "text",
+        multi_line=spec.is_on("multiLine"),
+        header=spec.is_on("header", True),
+        comment=spec.option("comment"),
+        separator=spec.option("lineSep"),
+        whole=spec.is_on("wholetext"),
+        encoding=codecs.lookup(spec.option("encoding", UTF8)).name,
+        loose=any(name.startswith("allow") and spec.is_on(name) for name in spec.reader_options),
+        comments=spec.is_on("allowComments"),
+        single_quotes=spec.is_on("allowSingleQuotes"),
+        **csv,
+    )
 
 
 def _grouped(taken: Sequence[Taken], peeks: dict[str, Peek]) -> tuple[dict[str, list[Taken]], dict[Taken, str]]:

@@ -28,8 +28,13 @@ class Cleaner:
             return
         for file in taken:
             try:
-                if self._folder.find(file.path) == file:  # gone already, or replaced by a newer one
+                found = self._folder.find(file.path)
+                if found is None:  # it has been done already
+                    continue
+                if self._folder.is_same(found, file):
                     self._clean_one(batch, file)
+                else:
+                    log.warning("file changed since it was read", source=self._spec.name, file=file.path)
             except HeadwaterError as error:
                 log.warning("file not cleaned up", source=self._spec.name, file=file.path, error=str(error))
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from headwater.sources.base import EventColumns, SourceSpec
+from headwater.sources.files.options import refusals, spelled
 from headwater.spec.base import Count, Duration, Size
 
 FileFormat = Literal["json", "csv", "parquet", "avro", "orc", "text", "binary"]
@@ -28,8 +29,10 @@ class FilesSource(SourceSpec):
         default=True, description="Whether `name=value` in the names of folders becomes a column."
     )
     file_columns: bool = Field(default=True, description="Whether the topic keeps `_file_path` and `_file_modified`.")
-    min_age: Duration = Field(
-        default=timedelta(0), description="A file that changed less than this ago is left for a later look."
+    min_age: Duration | None = Field(
+        default=None,
+        description="A file that changed less than this ago is left for a later look; `0s` takes what is there. "
+        "By default a file is left while it is being written.",
     )
     max_files: Count = Field(default=1000, description="Files in a step at most.")
     max_bytes: Size | None = Field(default=None, description="Bytes in a step at most; a larger file is a step alone.")
@@ -57,14 +60,22 @@ class FilesSource(SourceSpec):
     def _archive_has_a_place(self) -> FilesSource:
         if (self.after == "archive") != (self.archive_to is not None):
             raise ValueError("`after: archive` and `archive_to` go together")
-        encoding = self.option("encoding", "utf-8").lower().replace("-", "")
-        if encoding != "utf8":
-            raise ValueError("files have to be UTF-8; convert them first")
         return self
 
+    @model_validator(mode="after")
+    def _options_have_effect(self) -> FilesSource:
+        refused = list(refusals(self.file_format, self.options))
+        if refused:
+            raise ValueError("; ".join(refused))
+        return self
+
+    @property
+    def reader_options(self) -> dict[str, str]:
+        """The options as Spark spells them."""
+        return spelled(self.file_format, self.options)
+
     def option(self, name: str, default: str = "") -> str:
-        """An option by its name in any case, as Spark takes them."""
-        return next((value for key, value in self.options.items() if key.lower() == name.lower()), default)
+        return self.reader_options.get(name, default)
 
     def is_on(self, name: str, default: bool = False) -> bool:
         return self.option(name, str(default)).lower() == "true"

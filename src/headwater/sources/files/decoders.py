@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from headwater.sources.decoding.base import DECODE, EVENT, POSITION, PROBLEM, RAW, SCHEMA, Decoder
+from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, POSITION, PROBLEM, RAW, SCHEMA, Decoder
 from headwater.sources.decoding.csv import not_utf8
 from headwater.sources.decoding.typed import PROBLEM_TYPE, TypedDecoder, problem
 from headwater.sources.files.frames import BINARY
@@ -105,16 +107,33 @@ class FileDecoder(Decoder):
         names = self._names(schema)
         if not names or POSITION not in decoded.columns:
             return decoded
-        fields, misfits = [], []
+        fields, misfits = [], {}
         for f in schema.fields:
             value = F.col(EVENT).getField(f.name)
             if f.name in names:
                 text = value_in(F.col(POSITION), f.name)
                 told = text.cast(f.dataType)
+                misfits[f.name] = (F.when(value.isNull() & told.isNull(), text), f.dataType.simpleString())
                 value = F.coalesce(value, told)
-                message = f"{f.name} in the path does not fit {f.dataType.simpleString()}"
-                misfits.append(F.when(text.isNotNull() & told.isNull(), problem(SCHEMA, message)))
             fields.append(value.alias(f.name))
         event = F.when(F.col(EVENT).isNotNull(), F.struct(*fields))
-        why = F.coalesce(F.col(PROBLEM), *misfits).cast(PROBLEM_TYPE)
-        return decoded.withColumn(PROBLEM, why).withColumn(EVENT, event)
+        why = [
+            F.when(text.isNotNull(), problem(SCHEMA, f"{name} in the path does not fit {wanted}"))
+            for name, (text, wanted) in misfits.items()
+        ]
+        texts = _with_more(decoded, {name: text for name, (text, _) in misfits.items()})
+        return (
+            decoded.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), *why).cast(PROBLEM_TYPE))
+            .withColumn(MISFITS, texts)
+            .withColumn(EVENT, event)
+        )
+
+
+def _with_more(decoded: DataFrame, texts: Mapping[str, Column]) -> Column:
+    """MISFITS with these values, where they are; what the record itself says comes first."""
+    known = F.col(MISFITS) if MISFITS in decoded.columns else F.lit(None)
+    told = F.coalesce(known.cast("map<string,string>"), F.create_map().cast("map<string,string>"))
+    found = F.map_from_arrays(F.array(*map(F.lit, texts)), F.array(*texts.values()))
+    mine = F.map_filter(found, lambda name, text: text.isNotNull() & ~F.array_contains(F.map_keys(told), name))
+    both = F.map_concat(told, mine)
+    return F.when(F.size(both) > 0, both)

@@ -12,11 +12,14 @@ from typing import Any
 
 from headwater.errors import Code, HeadwaterError, TransientError
 from headwater.sources.files.config import FilesSource
-from headwater.sources.files.log import Taken
+from headwater.sources.files.log import Taken, fingerprint
 from headwater.sources.files.walking import Walk
+from headwater.sources.files.wholeness import State, Wholeness
 from headwater.storage import Entry, Files
 
-UNFINISHED = re.compile(r"(^|/)[._]|\.(tmp|part|partial|crdownload|inprogress)($|/)", re.IGNORECASE)
+UNFINISHED = re.compile(
+    r"(^|/)[._]|\.(tmp|temp|part|partial|filepart|crdownload|download|inprogress|_copying_)($|/)", re.IGNORECASE
+)
 """How writers name files that they have not finished, and folders that are nobody's business."""
 
 _GLOB = re.compile(r"[*?\[{]")
@@ -37,21 +40,23 @@ class Folder:
             self.files = Files(folder, storage)
         self._deep = (spec.recursive or self._glob is not None) and self._single is None
         self._walk = Walk(self.files.inside(), self._deep) if self.files.is_local else None
+        place = self.files.inside() if self.files.is_local else self.files.root
+        self._wholeness = Wholeness(place, is_local=self.files.is_local, min_age=spec.min_age)
 
     @property
     def is_local(self) -> bool:
         return self._walk is not None
 
     def look(self, *, everywhere: bool = True) -> Iterator[Taken]:
-        """The files that could be taken in now; in a local folder, if so asked, only where something came or went."""
-        limit = int((time.time() - self._spec.min_age.total_seconds()) * 1e6)
-        for file in self._found(everywhere):
-            if not self._is_wanted(file.path):
-                continue
-            if not self._spec.min_age or file.modified <= limit:
-                yield file
-            elif self._walk is not None:
-                self._walk.again(file)
+        """The files that are meant; in a local folder, if so asked, only where something came or went."""
+        return (file for file in self._found(everywhere) if self._is_wanted(file.path))
+
+    def state(self, file: Taken) -> State:
+        """Whether it can be taken in. If not, the next look finds it again."""
+        found = self._wholeness.of(file)
+        if found is not State.WHOLE and self._walk is not None:
+            self._walk.again(file)
+        return found
 
     def find(self, path: str) -> Taken | None:
         """One file as it is now, or None if it is gone."""
@@ -59,6 +64,10 @@ class Folder:
             return self._walk.find(path)
         entry = self.files.entry(path)
         return None if entry is None else _taken(entry)
+
+    def is_same(self, one: Taken, other: Taken) -> bool:
+        """Whether a file is in the same state."""
+        return one.path == other.path and fingerprint(one, self.is_local) == fingerprint(other, self.is_local)
 
     def _found(self, everywhere: bool) -> Iterator[Taken]:
         try:

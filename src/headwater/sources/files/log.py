@@ -1,11 +1,11 @@
-"""Which files have been taken in, in batches; a batch is settled before it is read and never changes."""
+"""Which files have been taken in, in batches; a batch is settled before it is read, and says which state was read."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headwater.errors import Code, IntegrityError
@@ -48,8 +48,9 @@ class FileLog:
     the batches that are not in the lake yet are read when they are asked for.
     """
 
-    def __init__(self, notes: Files) -> None:
+    def __init__(self, notes: Files, *, is_local: bool = True) -> None:
         self._notes = notes
+        self._is_local = is_local
         self._seen: dict[str, int] = {}
         self._latest: tuple[int, Batch] | None = None
         self.last = 0
@@ -70,12 +71,16 @@ class FileLog:
 
     def is_same(self, file: Taken) -> bool:
         """Whether the file is as it was when it was taken in."""
-        return self._seen.get(file.path) == _fingerprint(file)
+        return self._seen.get(file.path) == fingerprint(file, self._is_local)
+
+    def was_empty(self, path: str) -> bool:
+        """Whether there was nothing in the file when it was taken in."""
+        return self._seen.get(path) == _EMPTY
 
     def add(self, batch: Batch) -> int:
         """Settle a new batch."""
         number = self.last + 1
-        self._write(number, number, {number: batch})
+        self._write(_path(number, number), {number: batch})
         self._remember(batch.files)
         self.last = number
         self._latest = (number, batch)
@@ -103,12 +108,23 @@ class FileLog:
         self._notes.write_atomic(_problems(number), json.dumps(dict(problems)))
         self._latest = (number, Batch(found.files, found.block, problems))
 
+    def amend(self, number: int, files: Iterable[Taken]) -> None:
+        """Some files of a batch changed before they were read: it has them as they are now."""
+        found = replace(self.batch(number), files=tuple(files))
+        path = _path(*self._range_of(number))
+        self._write(path, {**self._load(path), number: found})
+        self._remember(found.files)
+        self._latest = (number, found)
+
     def _find(self, number: int) -> Batch:
+        found = self._load(_path(*self._range_of(number)))[number]
+        told = self._notes.find(_problems(number))
+        return found if told is None else Batch(found.files, found.block, json.loads(told))
+
+    def _range_of(self, number: int) -> tuple[int, int]:
         for first, last in self._ranges():
             if first <= number <= last:
-                found = self._load(_path(first, last))[number]
-                told = self._notes.find(_problems(number))
-                return found if told is None else Batch(found.files, found.block, json.loads(told))
+                return first, last
         raise IntegrityError(
             Code.LEDGER_CORRUPT,
             f"the list of files {self._notes.join('files')} has no batch {number}",
@@ -117,7 +133,7 @@ class FileLog:
 
     def _remember(self, files: Iterable[Taken]) -> None:
         for file in files:
-            self._seen[file.path] = _fingerprint(file)
+            self._seen[file.path] = fingerprint(file, self._is_local)
 
     def _ranges(self) -> list[tuple[int, int]]:
         """The files of the log; where a crash left the parts of a merged one, only the merged one."""
@@ -143,12 +159,12 @@ class FileLog:
                 hint="put it back from a copy, or reset the flow",
             ) from error
 
-    def _write(self, first: int, last: int, batches: Mapping[int, Batch]) -> None:
+    def _write(self, path: str, batches: Mapping[int, Batch]) -> None:
         content = {
             number: {"block": batch.block, "files": [[file.path, file.bytes, file.modified] for file in batch.files]}
             for number, batch in batches.items()
         }
-        self._notes.write_atomic(_path(first, last), json.dumps(content, separators=(",", ":")))
+        self._notes.write_atomic(path, json.dumps(content, separators=(",", ":")))
 
     def _merge(self, first: int, last: int) -> None:
         """One file for many. A crash in between leaves both, which say the same."""
@@ -156,13 +172,19 @@ class FileLog:
         merged: dict[int, Batch] = {}
         for part in parts:
             merged |= self._load(_path(*part))
-        self._write(first, last, merged)
+        self._write(_path(first, last), merged)
         for part in parts:
             self._notes.delete(_path(*part))
 
 
-def _fingerprint(file: Taken) -> int:
-    return hash((file.bytes, file.modified))
+_EMPTY = 0
+
+
+def fingerprint(file: Taken, is_local: bool) -> int:
+    """Another one is another state. Some object stores tell fractions of seconds in a listing and not of a file."""
+    if not file.bytes:
+        return _EMPTY
+    return hash((file.bytes, file.modified if is_local else file.modified // 1_000_000))
 
 
 def _path(first: int, last: int) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import NativeFile, orc, parquet
@@ -31,6 +32,8 @@ class Peek:
     cause: str | None = None
     nanoseconds: tuple[str, ...] = ()
     """Columns of a Parquet file in a unit that Spark has no type for."""
+    names: frozenset[str] = frozenset()
+    """Its columns and the fields in them, with dots between."""
 
 
 class Broken(Exception):
@@ -59,7 +62,7 @@ def peek(files: Files, taken: Sequence[Taken], look: Callable[[Files, Taken], Pe
 def csv_header(splitter: Splitter) -> Callable[[Files, Taken], Peek]:
     def look(files: Files, file: Taken) -> Peek:
         with files.reading(file.path) as opened:
-            head = _head(opened, file.path).decode("utf-8", "replace")
+            head = splitter.decoded(_head(opened, file.path), "replace")
         return Peek(splitter.header_of(head) or "")
 
     return look
@@ -69,12 +72,14 @@ def parquet_schema(files: Files, file: Taken) -> Peek:
     with files.reading(file.path) as opened:
         schema = parquet.ParquetFile(opened).schema_arrow
     nanoseconds = tuple(f.name for f in schema if pa.types.is_timestamp(f.type) and f.type.unit == "ns")
-    return Peek(schema.remove_metadata().to_string(show_field_metadata=False), nanoseconds=nanoseconds)
+    says = schema.remove_metadata().to_string(show_field_metadata=False)
+    return Peek(says, nanoseconds=nanoseconds, names=frozenset(_arrow_names(schema)))
 
 
 def orc_schema(files: Files, file: Taken) -> Peek:
     with files.reading(file.path) as opened:
-        return Peek(str(orc.ORCFile(opened).schema))
+        schema = orc.ORCFile(opened).schema
+    return Peek(str(schema), names=frozenset(_arrow_names(schema)))
 
 
 def avro_schema(files: Files, file: Taken) -> Peek:
@@ -100,12 +105,37 @@ def avro_schema(files: Files, file: Taken) -> Peek:
                 value, at = _bytes(head, at)
                 entries[key] = value
             count, at = _long(head, at)
-        schema = json.dumps(json.loads(entries[b"avro.schema"]), sort_keys=True)
+        schema = json.loads(entries[b"avro.schema"])
     except (IndexError, KeyError) as error:
         raise Broken("an Avro file with a broken header") from error
     if head[at : at + AVRO_MARKER] != tail:
         raise Broken("an Avro file without its end")
-    return Peek(schema)
+    return Peek(json.dumps(schema, sort_keys=True), names=frozenset(_avro_names(schema)))
+
+
+def have_twins(peeks: Iterable[Peek]) -> bool:
+    """Whether there are columns, or fields in one column, whose names differ only in case."""
+    names = {name for one in peeks for name in one.names}
+    return len({name.lower() for name in names}) < len(names)
+
+
+def _arrow_names(fields: Iterable[pa.Field], at: str = "") -> Iterator[str]:
+    for f in fields:
+        yield at + f.name
+        yield from _arrow_names((f.type.field(i) for i in range(f.type.num_fields)), f"{at}{f.name}.")
+
+
+def _avro_names(schema: Any, at: str = "") -> Iterator[str]:
+    if isinstance(schema, list):
+        for one in schema:
+            yield from _avro_names(one, at)
+    elif isinstance(schema, dict):
+        for f in schema.get("fields", ()):
+            yield at + f["name"]
+            yield from _avro_names(f["type"], f"{at}{f['name']}.")
+        for part in ("type", "items", "values"):
+            if not isinstance(schema.get(part), str):
+                yield from _avro_names(schema.get(part), at)
 
 
 def _head(opened: NativeFile, name: str) -> bytes:

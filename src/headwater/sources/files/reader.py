@@ -11,9 +11,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from headwater.errors import Code, HeadwaterError, IntegrityError, TerminalError
+from headwater.errors import Code, HeadwaterError, IntegrityError, TerminalError, TransientError
 from headwater.logs import get_logger
 from headwater.sources.decoding.base import Decoder
+from headwater.sources.files import wholeness
 from headwater.sources.files.batches import BatchReader
 from headwater.sources.files.cleaning import Cleaner
 from headwater.sources.files.config import FilesSource
@@ -22,6 +23,7 @@ from headwater.sources.files.frames import EXTRAS, block_size
 from headwater.sources.files.log import Batch, FileLog, Taken
 from headwater.sources.files.peeking import THREADS
 from headwater.sources.files.probing import blames_a_task, read_through
+from headwater.sources.files.wholeness import State
 from headwater.sources.reading import Ahead, Lag, Position, Reader, ReaderContext
 
 FRESH = 30.0
@@ -44,8 +46,8 @@ class FilesReader(Reader):
         self._spec = spec
         self._spark = context.spark
         self._flow = context.flow
-        self._log = FileLog(context.notes)
         self._folder = Folder(spec, context.locate(spec.path), context.storage)
+        self._log = FileLog(context.notes, is_local=self._folder.is_local)
         self._batches = BatchReader(spec, context.spark, self._folder.files)
         self._batches.learn(self._log)
         archive = None if spec.archive_to is None else context.locate(spec.archive_to)
@@ -56,6 +58,8 @@ class FilesReader(Reader):
         self._look_took = 0.0
         self._frozen = False
         self._changed: dict[str, int] = {}
+        self._resting = False
+        self._reading: int | None = None
 
     @property
     def decoder(self) -> Decoder:
@@ -95,6 +99,8 @@ class FilesReader(Reader):
     def read(self, start: Position | None, end: Position) -> DataFrame:
         number = int(end["batch"])
         assert number == _number(start) + 1, "a range is one batch"
+        self._amend(number)
+        self._reading = number
         batch = self._log.batch(number)
         try:
             records, problems = self._batches.read(number, batch)
@@ -106,10 +112,16 @@ class FilesReader(Reader):
         self._set_aside(number, problems)
         return records
 
+    def confirm(self) -> None:
+        if self._reading is not None and (changed := self._changed_since(self._reading)):
+            raise self._is_changing(changed[0], "changed while it was read")
+
     def inspect(self, start: Position | None, end: Position, error: Exception) -> bool:
+        number = int(end["batch"])
+        if self._amend(number):
+            return True
         if not blames_a_task(error):
             return False
-        number = int(end["batch"])
         batch = self._log.batch(number)
         problems = self._vanished(batch)
         present = [file for file in batch.files if file.path not in {*batch.problems, *problems}]
@@ -120,6 +132,9 @@ class FilesReader(Reader):
 
     def freeze(self) -> None:
         self._look(everywhere=True)
+        if self._resting:
+            time.sleep(wholeness.QUIET + 0.1)
+            self._look(everywhere=True)
         self._frozen = True
 
     def wait(self, stopping: threading.Event, seconds: float) -> None:
@@ -148,6 +163,32 @@ class FilesReader(Reader):
 
     # --- inside
 
+    def _changed_since(self, number: int) -> list[Taken]:
+        """Files of a batch that are not as the list says, as they are now."""
+        batch = self._log.batch(number)
+        there = self._found([file for file in batch.files if file.path not in batch.problems])
+        pairs = ((file, there.get(file.path, file)) for file in batch.files)
+        return [now for then, now in pairs if not self._folder.is_same(then, now)]
+
+    def _amend(self, number: int) -> bool:
+        """A file that changes before its rows are in the lake is taken in as it is now; whether there was one."""
+        changed = {file.path: file for file in self._changed_since(number)}
+        for file in changed.values():
+            if self._folder.state(file) is not State.WHOLE:
+                raise self._is_changing(file, "is being written again")
+            log.info("file changed before it was read", source=self._spec.name, file=file.path)
+        if changed:
+            self._log.amend(number, [changed.get(file.path, file) for file in self._log.batch(number).files])
+        return bool(changed)
+
+    def _is_changing(self, file: Taken, what: str) -> TransientError:
+        return TransientError(
+            Code.SOURCE_FILE_CHANGED,
+            f"{self._folder.files.join(file.path)} {what}",
+            where=self._spec.where,
+            hint="nothing of it was taken in; the step is tried again",
+        )
+
     def _vanished(self, batch: Batch) -> dict[str, str]:
         """Files of a batch that are no more; an error unless they may be left out."""
         there = self._found(batch.files)
@@ -164,6 +205,8 @@ class FilesReader(Reader):
 
     def _found(self, files: Sequence[Taken]) -> dict[str, Taken]:
         """These files as they are now, without those that are gone."""
+        if self._folder.is_local:
+            return {file.path: file for file in (self._folder.find(one.path) for one in files) if file is not None}
         with ThreadPoolExecutor(THREADS) as pool:
             found = pool.map(lambda file: self._folder.find(file.path), files)
             return {file.path: file for file in found if file is not None}
@@ -202,11 +245,14 @@ class FilesReader(Reader):
         # Were this look to fail halfway, the next one could not tell which folders it has been in.
         last, self._looked_everywhere = self._looked_everywhere, float("-inf")
         waiting = {} if everywhere else {file.path: file for file in self._waiting}
+        self._resting = False
         for file in self._folder.look(everywhere=everywhere):
-            if self._is_new(file):
+            state = self._folder.state(file) if self._is_new(file) else None
+            if state is State.WHOLE:
                 waiting[file.path] = file
             else:
                 waiting.pop(file.path, None)
+            self._resting |= state is State.RESTING
         self._waiting = sorted(waiting.values(), key=lambda file: (file.modified, file.path))
         self._looked_at = time.monotonic()
         self._look_took = self._looked_at - begun
@@ -224,6 +270,8 @@ class FilesReader(Reader):
             return False
         if self._spec.after != "keep" or self._spec.on_change == "reload":
             return True
+        if self._log.was_empty(file.path) and self._spec.file_format != "binary":
+            return True  # nothing of it is in the lake
         if self._spec.on_change == "fail":
             raise TerminalError(
                 Code.SOURCE_FILE_CHANGED,

@@ -30,8 +30,9 @@ class Seen:
 class Place:
     """How far topics have been read. In JSON:
 
-    `{"offsets": {"clicks": {"0": 12}}, "ids": {"clicks": "rStn5…"}, "begin": {…}, "lost": […]}`.
-    `offsets` are those of the next records; `ids` tell a topic that was made again from the old one. `begin` says
+    `{"offsets": {"clicks": {"0": 12}}, "ids": {"clicks": "rStn5…"}, "made": {"clicks": 2}, "begin": {…}, "lost": […]}`.
+    `offsets` are those of the next records; `ids` tell a topic that was made again from the old one, and `made` says
+    how often it has been made by now, where that is more than once. `begin` says
     where the range that ends here began in partitions where that is not where the range before it ended: partitions
     just found, and those that something was lost of. `lost` says what.
     """
@@ -40,6 +41,7 @@ class Place:
     ids: dict[str, str] = field(default_factory=dict)
     begin: Offsets = field(default_factory=dict)
     lost: tuple[str, ...] = ()
+    made: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
     def of(position: Any) -> Place:
@@ -50,10 +52,13 @@ class Place:
             dict(position.get("ids", {})),
             _flat(position.get("begin", {})),
             tuple(position.get("lost", ())),
+            dict(position.get("made", {})),
         )
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {"offsets": _nested(self.offsets), "ids": self.ids}
+        if self.made:
+            found["made"] = self.made
         if self.begin:
             found["begin"] = _nested(self.begin)
         if self.lost:

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -28,6 +27,7 @@ from headwater.logs import get_logger
 from headwater.sources.decoding.base import Decoder
 from headwater.sources.kafka.cluster import Cluster
 from headwater.sources.kafka.config import KafkaSource
+from headwater.sources.kafka.generations import Generations
 from headwater.sources.kafka.offsets import (
     Loss,
     Offsets,
@@ -60,7 +60,10 @@ log = get_logger(__name__)
 
 
 class KafkaReader(Reader):
-    """The position is a `Place`; a record's `_position` is `<topic>/<partition>/<offset>`, numbers of fixed width."""
+    """The position is a `Place`; a record's `_position` is `<topic>/<partition>/<offset>`, numbers of fixed width.
+
+    Of a topic that was made again it is `<topic>@<how often it was made>/…`: the same offsets are other records.
+    """
 
     def __init__(self, spec: KafkaSource, context: ReaderContext) -> None:
         self._spec = spec
@@ -74,7 +77,9 @@ class KafkaReader(Reader):
         self._surveyed: tuple[float, Seen] = (0.0, Seen({}, {}, {}))
         self._frozen: Seen | None = None
         self._begun: Offsets | None = None
+        self._generations = Generations(context.lasting or context.notes)
         self._told: set[Loss] = set()
+        self._chosen_columns: tuple[dict[str, int], Selection] | None = None
 
     @property
     def decoder(self) -> Decoder:
@@ -120,8 +125,13 @@ class KafkaReader(Reader):
             ids={**known.ids, **seen.ids},  # one that is gone stays known: it may be made again
             begin={one: at for one, at in offsets.items() if known.offsets.get(one) != at},
             lost=tuple(map(str, losses)),
+            made=self._generations.counted(known, seen.ids),
         )
         return Ahead(end.to_json(), rows=sum(taken.values()), full=total > self._spec.max_rows)
+
+    def settle(self, start: Position | None, ahead: Ahead) -> Position:
+        self._generations.keep(Place.of(start), Place.of(ahead.end))
+        return ahead.end
 
     def freeze(self) -> None:
         self._frozen = None
@@ -148,7 +158,7 @@ class KafkaReader(Reader):
         found, losses = still_there(asked, place.ids, self._recent(asked))
         self._report(losses)
         records = self._records(found) if found else self._spark.createDataFrame([], _KAFKA)
-        rows = self._columns.of(records)
+        rows = self._columns(place.made).of(records)
         return rows.where(F.col(RAW).isNotNull()) if self._spec.drops_tombstones else rows
 
     def _records(self, asked: list[Slice]) -> DataFrame:
@@ -176,9 +186,17 @@ class KafkaReader(Reader):
         )
         return records.coalesce(tasks) if size < LARGE and len(asked) > tasks else records
 
-    @cached_property
-    def _columns(self) -> Selection:
-        position = F.concat_ws("/", F.col("topic"), _padded("partition", 5), _padded("offset", 20))
+    def _columns(self, made: dict[str, int]) -> Selection:
+        """Made once, as long as no topic is made again; see `JsonDecoder`."""
+        if self._chosen_columns is None or self._chosen_columns[0] != made:
+            self._chosen_columns = (dict(made), self._columns_of(made))
+        return self._chosen_columns[1]
+
+    def _columns_of(self, made: dict[str, int]) -> Selection:
+        topic = F.col("topic")
+        for name, times in made.items():
+            topic = F.when(F.col("topic") == name, F.lit(f"{name}@{times:05d}")).otherwise(topic)
+        position = F.concat_ws("/", topic, _padded("partition", 5), _padded("offset", 20))
         columns = [
             F.col("value").alias(RAW),
             position.alias(POSITION),
