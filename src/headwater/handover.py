@@ -5,16 +5,20 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-ONE_TASK = 50_000
+ONE_TASK = 200_000
 """Up to so many rows lie in one partition: what is made of them alone is one task, and nothing is shuffled."""
 
 _lying: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
+_in_one_task: WeakSet[DataFrame] = WeakSet()
+_told: WeakKeyDictionary[SparkSession, tuple[Any, Any]] = WeakKeyDictionary()
+"""What Spark is told of frames in one task: their partitioning, their size."""
+_TOLD_BYTES = 1 << 20
 
 
 def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -32,9 +36,31 @@ def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
         batches = jvm.PythonSQLUtils.readArrowStreamFromFile(file.name)
         frame = DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, schema.json(), spark._jsparkSession), spark)
     if rows.num_rows <= ONE_TASK:
-        frame = frame.coalesce(1)
+        frame = _one_task(spark, frame)
+        _in_one_task.add(frame)
+    frame._schema = schema  # known without asking
     _lying[frame] = rows
     return frame
+
+
+def _one_task(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    """The frame, said to be small and in one partition: Spark takes rows of unknown size for the largest there are, and
+    distributes them."""
+    from pyspark.sql import DataFrame
+
+    plan = frame._jdf.queryExecution().analyzed()
+    if plan.nodeName() != "LogicalRDD":
+        return frame.coalesce(1)
+    jvm: Any = spark._jvm
+    if spark not in _told:
+        physical = jvm.org.apache.spark.sql.catalyst.plans.physical
+        small = spark._jsparkSession.range(_TOLD_BYTES // 8).queryExecution().analyzed().stats()
+        _told[spark] = (getattr(getattr(physical, "SinglePartition$"), "MODULE$"), jvm.scala.Option.apply(small))
+    single, small = _told[spark]
+    here, ordering, unknown = spark._jsparkSession, plan.outputOrdering(), jvm.scala.Option.empty()
+    make = jvm.org.apache.spark.sql.execution.LogicalRDD
+    sized = make(plan.output(), plan.rdd(), single, ordering, False, here, small, unknown)
+    return DataFrame(jvm.org.apache.spark.sql.Dataset.ofRows(here, sized), spark)
 
 
 def lying(frame: DataFrame) -> pa.Table | None:
@@ -45,28 +71,46 @@ def lying(frame: DataFrame) -> pa.Table | None:
 def selected(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
     """Columns of a frame under other names (the new one → its own); what lies here goes on doing so."""
     from pyspark.sql import functions as F
+    from pyspark.sql.types import StructField, StructType
 
     own = ["`" + name.replace("`", "``") + "`" for name in names.values()]
     made = frame.select(*(F.col(name).alias(new) for name, new in zip(own, names, strict=True)))
     rows = lying(frame)
     if rows is not None:
         _lying[made] = rows.select(list(names.values())).rename_columns(list(names))
+        kept = ((new, frame.schema[name]) for new, name in names.items())
+        made._schema = StructType([StructField(new, field.dataType, field.nullable) for new, field in kept])
+    return following(made, frame)
+
+
+def following(made: DataFrame, of: DataFrame) -> DataFrame:
+    """A frame that is made of another one where that lies: each row of its own, or all of them in one task."""
+    if of in _in_one_task:
+        _in_one_task.add(made)
     return made
 
 
-def beside(left: DataFrame, right: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Two frames to be joined by equal columns. If both lie in one task they are joined there, and nothing is sent
-    around; if one does it goes to wherever the other is."""
-    if _is_in_one_task(left) and _is_in_one_task(right):
-        return left, right.hint("shuffle_hash")
-    if _is_in_one_task(right):
-        return left, right.hint("broadcast")
-    return (left.hint("broadcast") if _is_in_one_task(left) else left), right
+def joined(left: DataFrame, right: DataFrame, on: Column | str | None, how: str) -> DataFrame:
+    """Two frames joined by equal columns. If both lie in one task they are joined there, and nothing is sent around;
+    if one does it goes to wherever the other is."""
+    if left in _in_one_task and right in _in_one_task:
+        return following(left.join(right.hint("shuffle_hash"), on, how), left)
+    if right in _in_one_task:
+        right = right.hint("broadcast")
+    elif left in _in_one_task:
+        left = left.hint("broadcast")
+    return left.join(right, on, how)
 
 
-def _is_in_one_task(frame: DataFrame) -> bool:
-    rows = lying(frame)
-    return rows is not None and rows.num_rows <= ONE_TASK
+def held_together(frame: DataFrame) -> DataFrame:
+    """The same rows: what is in one task is so for Spark too, which loses sight of it behind aggregates."""
+    return following(frame.coalesce(1), frame) if frame in _in_one_task else frame
+
+
+def united(one: DataFrame, other: DataFrame) -> DataFrame:
+    """All rows of both; in one task if both are."""
+    both = one.unionByName(other)
+    return held_together(following(both, one)) if other in _in_one_task else both
 
 
 def gathered(frame: DataFrame) -> pa.Table:
@@ -98,7 +142,22 @@ class Selection:
     def of(self, frame: DataFrame) -> DataFrame:
         from pyspark.sql import DataFrame
 
-        return DataFrame(frame._jdf.select(self._columns), frame.sparkSession)
+        return following(DataFrame(frame._jdf.select(self._columns), frame.sparkSession), frame)
+
+
+class Groups:
+    """Groups and their aggregates, handed over once like a `Selection`."""
+
+    def __init__(self, spark: SparkSession, by: Sequence[Column], values: Sequence[Column]) -> None:
+        self._by = _sequence(spark, [one._jc for one in by])
+        self._first = values[0]._jc
+        self._rest = _sequence(spark, [one._jc for one in values[1:]])
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        made = frame._jdf.groupBy(self._by).agg(self._first, self._rest)
+        return following(DataFrame(made, frame.sparkSession), frame)
 
 
 class Additions:

@@ -278,7 +278,8 @@ def quoted_column(name: str) -> exp.Column:
 def shown(stored: DataFrame, sql: str) -> DataFrame:
     """What a query over STORED makes of the stored rows; of a version before a column was added, without that."""
     given: dict[str, Any] = {STORED: stored}
-    text = without_later_columns(sql, stored.columns)
+    # Names may have braces, which would stand for what is given.
+    text = without_later_columns(sql, stored.columns).replace("{", "{{").replace("}", "}}")
     return stored.sparkSession.sql(text.replace(STORED, "{" + STORED + "}"), **given)
 
 

@@ -65,9 +65,9 @@ class Shop:
             name: [make(self._random) for _ in range(self._random.randint(0, 9))] for name, make in MAKE.items()
         }
 
-    def change(self) -> dict[str, tuple[list[Row], list[Row]]]:
-        """What came and what went, per table that changed."""
-        chosen = self._random.sample(list(self.tables), self._random.randint(1, 3))
+    def change(self, *only: str) -> dict[str, tuple[list[Row], list[Row]]]:
+        """What came and what went, per table that changed; of some tables, or of any."""
+        chosen = only or self._random.sample(list(self.tables), self._random.randint(1, 3))
         found = {}
         for name in chosen:
             rows = self.tables[name]

@@ -104,4 +104,54 @@ SHAPES: dict[str, str] = {
     "window over aggregates": "SELECT customer, sum(amount) AS t, rank() OVER (PARTITION BY count(*) ORDER BY sum(amount)) AS r FROM orders GROUP BY customer",
     "two windows": "SELECT id, max(amount) OVER (PARTITION BY customer) AS m, count(*) OVER (PARTITION BY note) AS n FROM orders",
     "window over a join": "SELECT o.id, c.region, max(o.qty) OVER (PARTITION BY c.region) AS m FROM orders o LEFT JOIN customers c ON o.customer = c.id",
+    # types that differ
+    "union all of types": "SELECT amount AS v FROM orders UNION ALL SELECT rank FROM customers",
+    "union of types": "SELECT rank AS v FROM customers UNION SELECT price FROM items",
+    "union of types and aggregate": "SELECT v, count(*) AS n FROM (SELECT rank AS v FROM customers UNION ALL SELECT order_id FROM items) u GROUP BY v",
+    "except of types": "SELECT amount FROM orders EXCEPT SELECT rank FROM customers",
+    "full by types": "SELECT o.id, c.id AS c FROM orders o FULL JOIN customers c ON o.id = c.rank",
+    "left by number and text": "SELECT o.id, c.name FROM orders o LEFT JOIN customers c ON o.qty = CAST(c.rank AS STRING)",
+    "by decimal and number": "SELECT c.name, i.price FROM customers c FULL JOIN items i ON i.price - 0.5 = c.rank AND i.order_id = c.id",
+    "by time and day": "SELECT a.id, b.id AS other FROM orders a LEFT JOIN orders b ON date_trunc('DAY', a.at) = to_date(b.at)",
+    "in, types": "SELECT id FROM orders WHERE id IN (SELECT rank FROM customers)",
+    "in, number and text": "SELECT id FROM orders WHERE qty IN (SELECT CAST(rank AS STRING) FROM customers)",
+    "not in, types": "SELECT id FROM orders WHERE amount NOT IN (SELECT rank FROM customers WHERE rank IS NOT NULL)",
+    "exists, types": "SELECT o.id FROM orders o WHERE NOT EXISTS (SELECT 1 FROM customers c WHERE c.rank = o.id)",
+    # one column in two conditions
+    "anti, a column twice": "SELECT o.id FROM orders o LEFT ANTI JOIN customers c ON o.customer = c.id AND o.customer = c.rank",
+    "full, a column twice": "SELECT o.id, c.name FROM orders o FULL JOIN customers c ON o.customer = c.id AND o.id = c.id",
+    # USING
+    "right using, left's own": "SELECT o.id AS o, c.id AS c, id FROM orders o RIGHT JOIN customers c USING (id)",
+    "right using, stars": "SELECT id AS i, c.*, o.note FROM orders o RIGHT JOIN customers c USING (id)",
+    "using twice": "SELECT id, p.rank, i.q FROM customers c JOIN (SELECT qty AS rank, id FROM orders) p USING (id) LEFT JOIN (SELECT order_id AS id, product AS q FROM items) i USING (id)",
+    "star of using": "SELECT * FROM customers c LEFT JOIN (SELECT qty AS rank, note, qty + 1 AS id FROM orders) o USING (id, rank)",
+    # scalars over nothing
+    "linked sum or 0": "SELECT c.id, (SELECT coalesce(sum(o.qty), 0) FROM orders o WHERE o.customer = c.id) AS q FROM customers c",
+    "linked case": "SELECT c.id, (SELECT CASE WHEN max(o.qty) > 1 THEN 'much' ELSE 'little' END FROM orders o WHERE o.customer = c.id) AS q FROM customers c",
+    "linked is null": "SELECT c.id FROM customers c WHERE (SELECT max(o.qty) IS NULL FROM orders o WHERE o.customer = c.id)",
+    "linked collect": "SELECT c.id, (SELECT array_sort(collect_set(o.note)) FROM orders o WHERE o.customer = c.id) AS q FROM customers c",
+    "linked approximation": "SELECT c.id, (SELECT approx_count_distinct(o.note) FROM orders o WHERE o.customer = c.id) AS q FROM customers c",
+    "linked count and more": "SELECT c.id, (SELECT count(*) + 10 FROM orders o WHERE o.customer = c.rank) AS q FROM customers c",
+    "linked having": "SELECT o.id, (SELECT max(i.price) FROM items i WHERE i.order_id = o.id HAVING count(*) > 1) AS p FROM orders o",
+    # grouping sets
+    "with rollup": "SELECT customer, note, count(*) AS n FROM orders GROUP BY customer, note WITH ROLLUP",
+    "with cube": "SELECT customer, note, sum(qty) AS n FROM orders GROUP BY customer, note WITH CUBE",
+    "sets twice": "SELECT customer, count(*) AS n FROM orders GROUP BY GROUPING SETS ((customer), (customer), ())",
+    "rollup and more": "SELECT o.customer, note, count(*) AS n FROM orders o GROUP BY customer, ROLLUP (o.customer, note)",
+    "grouping": "SELECT o.customer, grouping(o.customer) AS g, grouping_id(customer, o.note) AS i, count(*) AS n FROM orders o GROUP BY ROLLUP (customer, note)",
+    "grouping of one set": "SELECT customer, grouping(customer) AS g, count(*) AS n FROM orders GROUP BY GROUPING SETS ((customer))",
+    # first and last
+    "first and last": "SELECT customer, first(customer) AS f, last(IF(qty > 0, 'x', NULL)) IGNORE NULLS AS l, any_value(customer) AS a FROM orders GROUP BY customer",
+    "first, by a flag": "SELECT note, first(IF(qty > 0, 'x', NULL), true) AS f, any_value(IF(qty > 1, 1, NULL)) IGNORE NULLS AS a FROM orders GROUP BY note",
+    "first over a window": "SELECT id, first(qty) IGNORE NULLS OVER (PARTITION BY customer ORDER BY qty DESC) AS f FROM orders",
+    # names
+    "fields of a struct": "SELECT t.n, t.s.* FROM (SELECT named_struct('a', id, 'b c', note) AS s, qty AS n FROM orders) t",
+    "a name in braces": "SELECT `c{d}`, count(*) AS `n{0}`, max(`c{d}`) AS m, sum(`q{1}`) AS s FROM (SELECT note AS `c{d}`, qty AS `q{1}` FROM orders) t GROUP BY `c{d}`",
+    "cte with the name of another": "WITH a AS (SELECT id FROM customers) SELECT x.id FROM (WITH a AS (SELECT customer AS id FROM orders) SELECT id FROM a) x JOIN a ON a.id = x.id",
 }
+
+REFUSED: dict[str, str] = {
+    "an aggregate in a subquery that depends": "SELECT id FROM customers c WHERE EXISTS (SELECT max(qty) FROM orders o WHERE o.customer = c.id)",
+    "linked by more than equality": "SELECT id, (SELECT count(*) FROM orders o WHERE o.customer <=> c.id) AS n FROM customers c",
+}
+"""What is not kept, by a part of the reason."""

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.changes.kept.base import ID, SHOWN, Kept
+from headwater.changes.kept.base import ID, SHOWN, Kept, Update
 from headwater.changes.kept.choosing import kept
 from headwater.changes.keys import Keys, narrowed
 from headwater.changes.query import Query, incremental
 from headwater.changes.run import Run
+from headwater.changes.translation.refusal import NotIncremental
 from headwater.formats.frames import column
+from headwater.handover import local_frame
 from headwater.model import DELETED
+from headwater.sql.dialect import Headwater
 from headwater.sql.references import parse_query
-from tests.changes.lab import SCHEMAS, Shop, States, as_text, frame, frame_of
-from tests.changes.shapes import SHAPES
+from tests.changes.lab import SCHEMAS, Row, Shop, States, as_text, frame, frame_of
+from tests.changes.shapes import REFUSED, SHAPES
 
 CYCLES = 2
+Change = dict[str, tuple[list[Row], list[Row]]]
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +49,21 @@ def show_nothing(spark: SparkSession) -> None:
         empty(spark, name).createOrReplaceTempView(name)
 
 
+@dataclass(frozen=True)
+class Held:
+    """Stored rows, for whoever keeps them."""
+
+    rows: DataFrame
+    whole: bool
+
+    def some(self, keys: Keys, columns: Sequence[str] = ()) -> DataFrame:
+        rows = narrowed(self.rows, keys)
+        return rows.select(*map(column, columns)) if columns else rows
+
+    def all(self, columns: Sequence[str]) -> DataFrame | None:
+        return self.rows.select(*map(column, columns)) if self.whole else None
+
+
 class Stored:
     """The rows of a kept query, by their keys, as a table would hold them."""
 
@@ -54,22 +73,20 @@ class Stored:
         self._rows = {row[ID]: row for row in whole.collect()}
         assert len(self._rows) == len({*self._rows})
 
-    def of(self, spark: SparkSession) -> Any:
-        def stored(keys: Keys, columns: Sequence[str]) -> DataFrame:
-            rows = narrowed(frame_of(spark, list(self._rows.values()), self.schema), keys)
-            return rows.select(*map(column, columns)) if columns else rows
+    def of(self, spark: SparkSession, *, whole: bool) -> Held:
+        """As a query is shown them; `whole`: all at once where it asks for that."""
+        return Held(frame_of(spark, list(self._rows.values()), self.schema), whole)
 
-        return stored
-
-    def take(self, rows: DataFrame, *, appends: bool) -> None:
+    def take(self, spark: SparkSession, update: Update) -> None:
+        rows = update.rows if update.taken is None else local_frame(spark, update.taken)
         for row in rows.select(
-            *(column(f.name).cast(f.dataType).alias(f.name) for f in self.schema.fields),
-            F.lit(False).alias(DELETED) if appends else column(DELETED),
+            *(column(f.name).cast(f.dataType.simpleString()).alias(f.name) for f in self.schema.fields),
+            F.lit(False).alias(DELETED) if update.appends else column(DELETED),
         ).collect():
             if row[DELETED]:
                 self._rows.pop(row[ID], None)
             else:
-                assert not appends or row[ID] not in self._rows
+                assert not update.appends or row[ID] not in self._rows
                 self._rows[row[ID]] = row
 
     def shown(self, spark: SparkSession) -> Counter[str]:
@@ -81,27 +98,57 @@ class Stored:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_stored_is_the_result(quick: SparkSession, seed: int, shape: str) -> None:
-    query = incremental(quick, SHAPES[shape], list(SCHEMAS))
-    way = kept(quick, query)
     shop = Shop(seed + sum(map(ord, shape)))
-    states = States(quick, shop.tables)
+    follow(quick, SHAPES[shape], shop, (shop.change() for _ in range(CYCLES)))
+
+
+@pytest.mark.parametrize("shape", ["union all of types", "union of types and aggregate", "full by types"])
+def test_sources_that_change_alone(quick: SparkSession, seed: int, shape: str) -> None:
+    shop = Shop(seed)
+    for name in shop.tables:
+        shop.change(name)
+    follow(quick, SHAPES[shape], shop, (shop.change(name) for name in (*shop.tables, *shop.tables)))
+
+
+def test_sums_that_are_larger_than_their_values(quick: SparkSession) -> None:
+    shop, large = Shop(0), 9_000_000_000_000_000_000
+    rows: list[Row] = [(n, f"c{n}", "n", 1) for n in (large, large, large - 1024)]
+    shop.tables["customers"] = rows[:1]
+
+    def changes() -> Iterator[Change]:
+        for row in rows[1:]:
+            shop.tables["customers"].append(row)
+            yield {"customers": ([row], [])}
+
+    follow(quick, "SELECT region, avg(id) AS a, count(id) AS n FROM customers GROUP BY region", shop, changes())
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_is_refused(quick: SparkSession, reason: str) -> None:
+    with pytest.raises(NotIncremental, match=reason):
+        incremental(quick, REFUSED[reason], list(SCHEMAS))
+
+
+def follow(spark: SparkSession, sql: str, shop: Shop, changes: Iterable[Change]) -> None:
+    """Keep a query's result through changes of the shop, and compare it with the query's own answer."""
+    way = kept(spark, incremental(spark, sql, list(SCHEMAS)))
+    states = States(spark, shop.tables)
     with Run(states) as run:
         stored = Stored(way, way.whole(run))
-    for _ in range(CYCLES):
-        change = shop.change()
+    for cycle, change in enumerate(changes):
         states = states.after(shop, change)
         with Run(states) as run:
-            update = way.update(run, stored.of(quick))
+            update = way.update(run, stored.of(spark, whole=cycle % 2 == 0))
             if update is not None:
-                stored.take(update.rows, appends=update.appends)
-        assert stored.shown(quick) == answered(quick, SHAPES[shape], states), f"{shape}: {change}"
+                stored.take(spark, update)
+        assert stored.shown(spark) == answered(spark, sql, states), f"{sql}: {change}"
 
 
 def answered(spark: SparkSession, sql: str, states: States) -> Counter[str]:
     """The query's own answer over the new state."""
     for name in SCHEMAS:
         states.new(name).createOrReplaceTempView(name)
-    found = as_text(spark.sql(parse_query(sql).sql(dialect="spark")))  # as the lake's own front sends it
+    found = as_text(spark.sql(parse_query(sql).sql(dialect=Headwater)))  # as the lake's own front sends it
     show_nothing(spark)
     return found
 

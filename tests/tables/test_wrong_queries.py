@@ -22,8 +22,6 @@ WRONG = {
     "reserved": ("e.n AS _hw_id", "names that begin with _hw_ are Headwater's own"),
     "void": ("array(NULL) AS x", "column 'x' is NULL in every row, and of no type; give it one"),
 }
-WHOLE = ("twice", "reserved", "void")
-"""Told of the query, not of a line in it."""
 
 
 def _sql(selected: str) -> str:
@@ -56,7 +54,7 @@ def test_a_column_that_is_not_there_is_told_with_its_line(tmp_path: Path) -> Non
     assert told["code"] == "INVALID_SQL" and told["error"].startswith(f"headwater.yml:{line} tables.as_of.sql: "), told
     assert "e.who is string, and no time" in told["error"] and "CAST(e.who AS TIMESTAMP)" in told["error"], told
     for name, (_, says) in WRONG.items():
-        line = lines.index("      SELECT e.id,", lines.index(f"  {name}:")) + (1 if name in WHOLE else 2)
+        line = lines.index("      SELECT e.id,", lines.index(f"  {name}:")) + 2
         told = failed[f"tables.{name}"]
         assert told["code"] == "INVALID_SQL" and says in told["error"], told
         assert told["error"].startswith(f"headwater.yml:{line} tables.{name}.sql: "), told

@@ -68,9 +68,9 @@ class Rehearsal:
         with Run(self._before) as run:
             stored = Stored(way, way.whole(run))
         with Run(self._cycle) as run:
-            update = way.update(run, stored.of(self._spark))
+            update = way.update(run, stored.of(self._spark, whole=True))
             if update is not None:
-                stored.take(update.rows, appends=update.appends)
+                stored.take(self._spark, update)
         assert stored.shown(self._spark) == as_text(self._spark.sql(text))
 
     def require_kept(self, sql: str, falls_back: str | None) -> None:

@@ -96,3 +96,21 @@ def test_other_columns(source: Source) -> None:
     assert refresh_view(source.warehouse, "stars", rebuild=True).reason == "it is rebuilt"
     assert source.rows("stars") == [(1, "ten", "x")]
     source.lake.close()
+
+
+def test_a_star_is_all_columns_and_a_count_is_none(source: Source) -> None:
+    counted = "SELECT b, count(*) AS n FROM t WHERE EXISTS (SELECT * FROM t AS other WHERE other.b = t.b) GROUP BY b"
+    create_view(source.warehouse, "counted", counted, FOLLOWED)
+    create_view(source.warehouse, "most", "SELECT b, count(*) AS n, max(a) AS m FROM t GROUP BY b", FOLLOWED)
+    create_view(source.warehouse, "stars", "SELECT t.* FROM t", FOLLOWED)
+    source.table.drop()
+    source.make("id bigint, a string, b string", [(1, "9", "x"), (2, "10", "x")])
+    for view, before in (("most", [("x", 1, 10), ("y", 1, 20)]), ("stars", [(1, 10, "x"), (2, 20, "y")])):
+        with pytest.raises(HeadwaterError, match=r"'a' of tables.t was int and is string now.*SCHEMA_MISMATCH"):
+            refresh_view(source.warehouse, view)
+        assert source.rows(view) == before
+    source.table.drop()
+    source.make("id bigint, b string", [(1, "x"), (3, "z")])
+    assert refresh_view(source.warehouse, "counted").refresh_type == "full"
+    assert source.rows("counted") == [("x", 1), ("z", 1)]
+    source.lake.close()

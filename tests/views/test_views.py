@@ -121,6 +121,17 @@ def test_order_and_limit_are_applied_when_it_is_read(lab: Lab) -> None:
     assert lab.lake.view("dearest").verify().equal
 
 
+def test_order_by_the_place_of_a_column(lab: Lab) -> None:
+    add_order(lab, -2, 1)
+    create_view(lab.warehouse, "first", "SELECT * FROM orders WHERE id IS NOT NULL ORDER BY 1 LIMIT 1", MANUAL)
+    create_view(lab.warehouse, "odd", "SELECT id AS `a``b`, qty AS `c{d}` FROM orders ORDER BY 1 LIMIT 1", MANUAL)
+    assert [row["id"] for row in lab.lake.sql("SELECT * FROM mv('first')").rows()] == [-2]
+    assert lab.lake.view("odd").df().columns == ["a`b", "c{d}"] and lab.lake.view("odd").verify().equal
+    for wrong in ("id FROM orders ORDER BY 7", "* FROM orders ORDER BY 70", "id FROM orders ORDER BY 0"):
+        problem = refused(lab, "mv", "create", "bad", f"SELECT {wrong}")
+        assert "there is no column" in problem["message"]
+
+
 def test_policies(lab: Lab) -> None:
     random = "SELECT id, rand() AS r FROM orders"
     problem = refused(lab, "mv", "create", "chance", random, "--refresh", "manual", "--policy", "incremental_strict")
@@ -261,6 +272,30 @@ def test_bad_queries(lab: Lab, sql: str, code: str, told: str) -> None:
     assert problem["code"] == code
     assert told in f"{problem['message']} {problem['hint']}"
     assert "bad" not in [view["name"] for view in lab.lake.views()]
+
+
+@pytest.mark.parametrize(
+    ("sql", "line", "told"),
+    [
+        ("SELECT id,\n  nope FROM orders", 2, "    nope FROM orders\n    ^^^^"),
+        ("SELECT id,\n  no_such(qty) AS x FROM orders", 2, "    no_such(qty) AS x FROM orders\n    ^^^^^^^"),
+        ("SELECT id,\n id FROM orders", 2, "   id FROM orders\n   ^^"),
+        ("SELECT id\nFROM orders\nORDER BY 7", 3, "  ORDER BY 7\n           ^"),
+        ("SELECT id FROM orders UNION SELECT 1\nORDER BY id + 1", 2, "  ORDER BY id + 1\n           ^^"),
+        ("SELECT id\nFROM stream(orders)", 2, "  FROM stream(orders)\n       ^"),
+    ],
+)
+def test_a_wrong_query_is_shown_where_it_is_wrong(lab: Lab, sql: str, line: int, told: str) -> None:
+    assert refused(lab, "mv", "create", "bad", sql)["line"] == line
+    answer = command(lab, "mv", "create", "bad", sql)
+    assert told in answer.err, answer.err
+
+
+def test_what_is_refused_has_the_names_of_the_query(lab: Lab) -> None:
+    sql = "SELECT id FROM orders o WHERE o.qty = 1 OR EXISTS (SELECT 1 FROM orders p WHERE p.customer = o.id)"
+    problem = refused(lab, "mv", "create", "bad", sql, "--policy", "incremental_strict")
+    assert problem["code"] == "NOT_INCREMENTAL"
+    assert "hw_tables" not in problem["message"] and "#" not in problem["message"], problem
 
 
 def test_by_statements(lab: Lab) -> None:

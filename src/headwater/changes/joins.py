@@ -13,7 +13,7 @@ from headwater.changes.keys import Keys, keys_of, narrowed
 from headwater.changes.operator import Moment, Operator, Strategy, shown
 from headwater.changes.run import Run, signed
 from headwater.formats.frames import column
-from headwater.handover import beside
+from headwater.handover import following, joined, united
 from headwater.model import WEIGHT
 
 
@@ -99,7 +99,7 @@ class Join(Operator):
             return self._by_right(run, came_right, Moment.OLD)
         if came_right is None:
             return self._by_left(run, came_left)
-        return self._by_left(run, came_left).unionByName(self._by_right(run, came_right, Moment.OLD))
+        return united(self._by_left(run, came_left), self._by_right(run, came_right, Moment.OLD))
 
     def _by_left(self, run: Run, came: DataFrame) -> DataFrame:
         keys = self._touched([(came, self._left_columns)], self._right_columns)
@@ -150,13 +150,13 @@ class Join(Operator):
             on = same if on is None else on & same
         if self._condition is not None:
             on = F.expr(self._condition) if on is None else on & F.expr(self._condition)
-        if self._pairs:
-            left, right = beside(left, right)
         if on is None and self.kind is JoinKind.INNER:
             df = left.crossJoin(right)
+        elif self._pairs:
+            df = joined(left, right, on, self.kind.value)
         else:
             df = left.join(right, F.lit(True) if on is None else on, self.kind.value)
-        return df.select(*map(column, self.columns), *([column(WEIGHT)] if weighted else []))
+        return following(df.select(*map(column, self.columns), *([column(WEIGHT)] if weighted else [])), df)
 
     def _followed(self, keys: Keys | None) -> tuple[Keys | None, Keys | None]:
         """The keys on each side, as far as they can be followed: over the equality to the other side too.

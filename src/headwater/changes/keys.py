@@ -12,11 +12,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BooleanType,
+    ByteType,
     DataType,
     DateType,
     DecimalType,
+    IntegerType,
     IntegralType,
     LongType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -33,6 +36,7 @@ FEW = 10_000
 LISTED = 100
 """Up to so many are sent one by one. Of more a scan is told the ranges in which they lie: planning a list of thousands
 takes longer than reading what it would have spared."""
+_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 _EXACT = (IntegralType, StringType, DateType, DecimalType, BooleanType)
 
 
@@ -48,7 +52,7 @@ class Keys:
 
     def near(self, names: Mapping[str, str]) -> Near | None:
         """What is to be looked up in a source that has these columns by other names; None where the keys are many."""
-        if self.few is None:
+        if not self.few:
             return None
         values = {names[name]: tuple(key[at] for key in self.few) for at, name in enumerate(self.columns)}
         return Near(values, tuple(dict.fromkeys(names.values())))
@@ -66,6 +70,21 @@ class Keys:
                 at = [self.columns.index(name) for name in kept]
                 few = tuple(dict.fromkeys(tuple(key[index] for index in at) for key in few))
         return Keys(tuple(names[name] for name in kept), frame, few)
+
+    def fitting(self, types: Mapping[str, DataType]) -> Keys:
+        """The keys whose whole numbers fit into other types, in these: a column of such a type has no others."""
+        if not types:
+            return self
+        fits, values, few = F.lit(True), [], self.few
+        for at, name in enumerate(self.columns):
+            value = column(name)
+            if name in types:
+                low, high = _limits(types[name])
+                fits = fits & (value.isNull() | value.between(low, high))
+                value = value.cast(types[name]).alias(name)
+                few = None if few is None else tuple(k for k in few if k[at] is None or low <= k[at] <= high)
+            values.append(value)
+        return Keys(self.columns, self.frame.where(fits).select(*values), few)
 
 
 def keys_of(frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]) -> Keys:
@@ -141,6 +160,17 @@ def _local(spark: SparkSession, types: StructType, few: Sequence[tuple[Any, ...]
     if not any(_is_instant(f.dataType) for f in types.fields):
         return made
     return made.select(*(_from_literal(column(f.name), f.dataType).alias(f.name) for f in types.fields))
+
+
+def is_wider(data_type: DataType, than: DataType) -> bool:
+    """Whether both are whole numbers, and the one holds all that the other does."""
+    sizes = [_BITS.get(type(one)) for one in (than, data_type)]
+    return sizes[0] is not None and sizes[1] is not None and sizes[0] < sizes[1]
+
+
+def _limits(data_type: DataType) -> tuple[int, int]:
+    half: int = 2 ** (_BITS[type(data_type)] - 1)
+    return -half, half - 1
 
 
 def _is_instant(data_type: DataType) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from headwater.changes.keys import Keys, having, narrowed
 from headwater.changes.operator import Moment, Operator, Strategy, named, shown
@@ -81,19 +83,27 @@ class Filter(Linear):
 class Project(Linear):
     """Columns computed of a row's columns."""
 
-    def __init__(self, input: Operator, values: Mapping[str, str], plain: Mapping[str, str]) -> None:
-        """`values`: SQL for each column; `plain`: which of them are just a column of the input."""
+    def __init__(
+        self,
+        input: Operator,
+        values: Mapping[str, str],
+        plain: Mapping[str, str],
+        widened: Mapping[str, tuple[str, DataType]] = MappingProxyType({}),
+    ) -> None:
+        """`values`: SQL for each column; `plain`: which of them are just a column of the input; `widened`: which are a
+        whole number of it in a wider type, and the type that it has there."""
         self.inputs = (input,)
         self.columns = tuple(values)
         self.values = dict(values)
         self._plain = dict(plain)
+        self._widened = dict(widened)
 
     @property
     def title(self) -> str:
         return f"project {named(self.columns)}"
 
     def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
-        below = None if keys is None else keys.under(self._plain)
+        below = None if keys is None else self._below(keys)
         df = self._projected(self.inputs[0].rows(at, run, below))
         if keys is not None and (below is None or len(below.columns) < len(keys.columns)):
             return narrowed(df, keys)
@@ -102,6 +112,14 @@ class Project(Linear):
     def change(self, run: Run) -> DataFrame | None:
         found = run.change(self.inputs[0])
         return None if found is None else self._projected(found, WEIGHT)
+
+    def _below(self, keys: Keys) -> Keys | None:
+        """The keys as the input has them."""
+        found = keys.under({**self._plain, **{name: inner for name, (inner, _) in self._widened.items()}})
+        if found is None:
+            return None
+        asked = [self._widened[name] for name in keys.columns if name in self._widened]
+        return found.fitting({inner: data_type for inner, data_type in asked if inner in found.columns})
 
     def _projected(self, df: DataFrame, *more: str) -> DataFrame:
         values = (F.expr(sql).alias(name) for name, sql in self.values.items())

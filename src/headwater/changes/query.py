@@ -7,17 +7,23 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from headwater.changes.operator import Moment, Operator
 from headwater.changes.run import Run, as_they_are
 from headwater.changes.translation.query import Translation
 from headwater.changes.translation.refusal import NotIncremental
+from headwater.changes.translation.types import Types
 from headwater.formats.frames import column
 from headwater.model import WEIGHT
+from headwater.sql.dialect import Headwater
 from headwater.sql.references import parse_query
 from headwater.sql.unsteady import unsteady
+
+FULL = "it is refreshed in full; written in another way it may be kept"
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Query:
 def incremental(spark: SparkSession, sql: str, sources: Sequence[str]) -> Query:
     """A query over temporary views of the session as operators; NotIncremental says why it can't be."""
     parsed = parse_query(sql)
-    answered = spark.sql(parsed.sql(dialect="spark"))
+    answered = spark.sql(parsed.sql(dialect=Headwater))
     analyzed: Any = answered._jdf.queryExecution().analyzed()
     if not analyzed.deterministic():
         raise NotIncremental("the query gives something else each time", hint="leave out rand(), uuid() and the like")
@@ -58,10 +64,21 @@ def incremental(spark: SparkSession, sql: str, sources: Sequence[str]) -> Query:
             raise NotIncremental(f"'{name}' is not one of the query's sources")
         return known[name.lower()]
 
-    made = Translation(columns_of, _aggregate_functions(spark)).query(parsed)
-    query = Query(made.operator, tuple(zip(answered.columns, (unique for _, unique in made.columns), strict=True)))
-    _require_same_types(spark, query, answered)
+    try:
+        made = Translation(columns_of, _aggregate_functions(spark), Types(spark)).query(parsed)
+        if len(made.columns) != len(answered.columns):
+            raise NotIncremental("the columns of its result are not those that its text names")
+        query = Query(made.operator, tuple(zip(answered.columns, (unique for _, unique in made.columns), strict=True)))
+        _require_same_types(spark, query, answered)
+    except (PySparkException, SqlglotError) as error:
+        # The query itself is one that the engine answers: only in parts it is not.
+        raise NotIncremental(f"the engine can't answer it part by part ({_said(error)})", hint=FULL) from error
     return query
+
+
+def _said(error: Exception) -> str:
+    """What an error says first."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _mentioned(query: exp.Expr, columns: Sequence[str]) -> Sequence[str]:

@@ -13,7 +13,7 @@ from headwater.changes.operator import Moment, Operator, Sources, Strategy
 from headwater.formats.arrow import as_spark
 from headwater.formats.frames import column, has_map
 from headwater.formats.near import Near
-from headwater.handover import gathered, local_frame, lying
+from headwater.handover import following, gathered, local_frame, lying
 from headwater.model import WEIGHT
 
 FEW = 20_000
@@ -45,6 +45,9 @@ class Run:
             found = operator.change(self)
             if found is not None and operator.strategy is not Strategy.LINEAR:
                 found = self._unless_empty(found)
+            elif found is not None and len(operator.inputs) == 1:
+                below = self._changes.get(id(operator.inputs[0]))
+                found = found if below is None else following(found, below)
             self._changes[id(operator)] = found
         return self._changes[id(operator)]
 

@@ -15,6 +15,7 @@ from headwater.runtime.topics import sharing
 from headwater.sources.postgres_cdc import leaving
 from headwater.sources.postgres_cdc.config import PostgresCdcSource
 from headwater.spec import Topic
+from headwater.views.retired import Retired
 from headwater.warehouse import Warehouse
 
 
@@ -69,6 +70,7 @@ def drop_table(warehouse: Warehouse, name: str) -> dict[str, object]:
     with holding_alone(warehouse, flow):
         Ledger(warehouse.files, flow).restart(empty=True)  # as for a topic
         warehouse.table(Kind.TABLE, name).drop()
+        Retired(warehouse.files, flow).drop(warehouse.spark, warehouse.around, at_once=True)
         warehouse.state.remove(Kind.TABLE, name)
         tags.forget(warehouse, Kind.TABLE, name)
         gathered.forget(warehouse, Kind.TABLE, name)

@@ -21,7 +21,7 @@ def needed(warehouse: Warehouse, kind: Kind, name: str) -> dict[Version, str]:
             continue
         for positions in (last.start, last.end):
             position = positions.get(label)
-            if isinstance(position, dict) and "version" in position:
+            if isinstance(position, dict) and position.get("version") is not None:
                 found[int(position["version"])] = flow
     return found
 

@@ -19,20 +19,22 @@ _working: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 @contextmanager
-def holding(warehouse: Warehouse, flow: str) -> Iterator[Guard]:
+def holding(warehouse: Warehouse, flow: str, *, wait: bool = False) -> Iterator[Guard]:
     """While this is open nobody else writes the flow's table; refused (FLOW_HELD) where another process may.
 
     Inside the runner that holds the flow its steps go on: commits of one process take turns by the table's lock.
+    `wait`: for whoever works on it in this process, who is refused otherwise.
     """
-    if not _working[flow].acquire(blocking=False):
+    working = _working[f"{warehouse.around.warehouse}/{flow}"]
+    if not working.acquire(blocking=wait):
         raise TerminalError(
-            Code.FLOW_HELD, f"{flow} is being replayed or remapped already", hint="try again when that is over"
+            Code.FLOW_HELD, f"another command works on {flow} already", hint="try again when that is over"
         )
     try:
         with _held(warehouse, flow) as guard:
             yield guard
     finally:
-        _working[flow].release()
+        working.release()
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -27,6 +27,7 @@ from headwater.views.compiling import asked, compiled, read_by
 from headwater.views.explaining import Explanation, explained
 from headwater.views.flow import ViewFlow, open_flow
 from headwater.views.records import Notes, Refreshed, now
+from headwater.views.retired import Retired
 from headwater.views.verifying import Verified, verify
 from headwater.warehouse import Warehouse, fingerprint
 
@@ -96,10 +97,20 @@ def create_view(
         return _done(flow, full="it is the first build" if flow.ledger.last() is None else "it was made anew")
 
 
-def refresh_view(warehouse: Warehouse, name: str, policy: str | None = None, *, rebuild: bool = False) -> Refreshed:
-    """Bring a view up to date now, by its policy or by another; `rebuild`: as if it had never been built."""
+def refresh_view(
+    warehouse: Warehouse,
+    name: str,
+    policy: str | None = None,
+    *,
+    rebuild: bool = False,
+    unless: Callable[[], bool] = lambda: False,
+) -> Refreshed:
+    """Bring a view up to date now, by its policy or by another; `rebuild`: as if it had never been built. `unless`:
+    asked when its turn has come, as somebody else may have refreshed it meanwhile."""
     _require(warehouse, name)
     with _opened(warehouse, name) as flow:
+        if unless():
+            return _refreshes(warehouse, name)[-1]
         if rebuild:
             flow.refresher.notes = flow.refresher.notes.of(flow.ledger.restart(empty=False).number)
             return _done(flow, full="it is rebuilt")
@@ -107,11 +118,13 @@ def refresh_view(warehouse: Warehouse, name: str, policy: str | None = None, *, 
         return _done(flow, full="it was asked for" if policy == "full" else None)
 
 
-def refresh_with_sources(warehouse: Warehouse, name: str, policy: str | None = None) -> list[Refreshed]:
+def refresh_with_sources(
+    warehouse: Warehouse, name: str, policy: str | None = None, unless: Callable[[], bool] = lambda: False
+) -> list[Refreshed]:
     """Bring a view up to date after the views that it reads, in their order."""
     done: list[Refreshed] = []
     for each in [*_views_below(warehouse, name), name]:
-        done.append(refresh_view(warehouse, each, policy if each == name else None))
+        done.append(refresh_view(warehouse, each, policy if each == name else None, unless=unless))
     return done
 
 
@@ -151,11 +164,12 @@ def drop_view(warehouse: Warehouse, name: str, *, if_exists: bool = False) -> di
     if readers:
         raise UsageError(Code.USAGE, f"view '{name}' is read by {', '.join(readers)}", hint="drop those first")
     flow = flow_name(name, Kind.VIEW)
-    with holding(warehouse, flow):
+    with holding(warehouse, flow, wait=True):
         _open.get(warehouse, {}).pop(name, None)
         Ledger(warehouse.files, flow).restart(empty=True)
         if warehouse.record(Kind.VIEW, name) is not None:
             warehouse.table(Kind.VIEW, name).drop()
+            Retired(warehouse.files, flow).drop(warehouse.spark, warehouse.around, at_once=True)
         warehouse.state.remove(Kind.VIEW, name)
         tags.forget(warehouse, Kind.VIEW, name)
         gathered.forget(warehouse, Kind.VIEW, name)
@@ -194,13 +208,19 @@ def freshen(warehouse: Warehouse, name: str, stale: Stale = "refresh") -> None:
     assert isinstance(definition, View)
     if definition.refresh.mode != "on_query" or stale == "serve":
         return
-    age = staleness(warehouse, name)
-    if age is not None and age <= (definition.refresh.max_staleness or timedelta(0)):
+    longest = definition.refresh.max_staleness or timedelta(0)
+
+    def is_fresh() -> bool:
+        age = staleness(warehouse, name)
+        return age is not None and age <= longest
+
+    if is_fresh():
         return
     if stale == "fail":
+        age = staleness(warehouse, name)
         told = "has never been refreshed" if age is None else f"was refreshed {int(age.total_seconds())} s ago"
         raise TerminalError(Code.VIEW_STALE, f"view '{name}' {told}", hint="refresh it, or accept it as it is")
-    refresh_with_sources(warehouse, name)
+    refresh_with_sources(warehouse, name, unless=is_fresh)
 
 
 def staleness(warehouse: Warehouse, name: str) -> timedelta | None:
@@ -228,8 +248,8 @@ _open: WeakKeyDictionary[Warehouse, dict[str, ViewFlow]] = WeakKeyDictionary()
 
 @contextmanager
 def _opened(warehouse: Warehouse, name: str, definition: View | None = None) -> Iterator[ViewFlow]:
-    """A view's flow while nobody else refreshes it."""
-    with holding(warehouse, flow_name(name, Kind.VIEW)) as guard:
+    """A view's flow while nobody else refreshes it: other threads of this process wait for their turn."""
+    with holding(warehouse, flow_name(name, Kind.VIEW), wait=True) as guard:
         known = _open.setdefault(warehouse, {})
         flow, found = known.pop(name, None), definition or warehouse.definition(Kind.VIEW, name)
         outer = warehouse.spark

@@ -55,6 +55,10 @@ class Headwater(Spark):
                         token.token_type = TokenType.VAR
             return tokens
 
+    class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
+        # Spark knows WITH inside of a query; moved to its top, its names would be seen where others are meant.
+        EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
+
     class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
         def _parse_table_hints(self) -> list[exp.Expr] | None:
             """Spark has none behind a table; `WITH (` there begins a statement's options."""

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from headwater.errors import Code
 from headwater.model import At
+from headwater.sql.dialect import Headwater
 from headwater.sql.moments import moment_of, parse_time
 from headwater.sql.names import Moment, Reference
 from headwater.sql.places import InvalidSql
@@ -31,7 +32,7 @@ def with_relations(query: exp.Query, place: Placed) -> str:
             if table.args.get(kept):
                 found.set(kept, table.args[kept])
         table.replace(found)
-    return query.sql(dialect="spark")
+    return query.sql(dialect=Headwater)
 
 
 def with_versions(query: exp.Query, version: Callable[[Reference, str], int]) -> exp.Query:

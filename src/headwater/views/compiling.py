@@ -24,15 +24,19 @@ from headwater.model import At, Kind
 from headwater.project.graph import Name
 from headwater.sparkerrors import piece_of, reason, without_plan
 from headwater.sql.blame import blame, fragment
-from headwater.sql.places import span_of, where_in
+from headwater.sql.places import InvalidSql, Span, span_of, where_in
 from headwater.sql.references import Reference, parse_query, references, resolve
 from headwater.sql.rewrite import with_relations
 from headwater.sql.temporal import times_asked, with_validity
 from headwater.views.presenting import Presented, presented
+from headwater.views.using import used_columns
 from headwater.warehouse import Warehouse
 
 _REWRITTEN = re.compile(r";? line \d+ pos \d+;?$")
 """Spark counts in the text that it was given, which nobody has written."""
+_COLUMN = re.compile(r"`(\w+)#\d+`|\b(\w+)#\d+")
+"""A column that got a number, to be told from others of its name."""
+_RELATION = re.compile(r"\bhw_\w+")
 
 Columns = Mapping[str, StructType]
 """The columns of each relation, by its label, as they were when the view was first built."""
@@ -110,9 +114,11 @@ def asked(
     known = {kind: warehouse.names(kind) for kind in Kind}
     query = parse_query(sql)
     named = references(query)
-    if not streams and any(one.driving or one.temporal for one in named):
-        what = "stream()" if any(one.driving for one in named) else "FOR SYSTEM_TIME AS OF"
-        raise UsageError(Code.INVALID_SQL, f"{what} belongs to tables: in a view every input drives the result")
+    of_tables = next((one for one in named if one.driving or one.temporal), None)
+    if not streams and of_tables is not None:
+        what = "stream()" if of_tables.driving else "FOR SYSTEM_TIME AS OF"
+        message = f"{what} belongs to tables: in a view every input drives the result"
+        raise InvalidSql(message, text=sql, span=of_tables.span)
     whole = not any(one.driving for one in named)
     driving = {str(Name(resolve(one, known), one.name)) for one in named if whole or one.driving or one.temporal}
     events = {str(Name(resolve(one, known), one.name)) for one in named if one.driving or (whole and not one.temporal)}
@@ -152,30 +158,32 @@ def compiled(
         raise _blamed(asked, error) from error
     fields = answered.schema.fields
     names = [f.name.lower() for f in fields]
-    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    twice = next((at for at, name in enumerate(names) if name in names[:at]), None)
     if twice is not None:
-        message = f"two columns of the result have the name '{twice}'"
-        raise UsageError(Code.INVALID_SQL, message, where=asked.origin, hint="name them: … AS x")
+        message = f"two columns of the result have the name '{names[twice]}'"
+        raise _wrong(asked, message, _column_at(asked, twice), "name them: … AS x")
     hidden = asked.presented.hidden
+    asked.presented.require_places(len(fields) - hidden, asked.sql)
     schema = StructType(fields[: len(fields) - hidden] if hidden else fields)
     unfit = not_storable(schema)
     if unfit is not None:
-        raise UsageError(Code.INVALID_SQL, unfit[0], where=asked.origin, hint=unfit[1])
+        raise _wrong(asked, unfit[1], _column_at(asked, unfit[0]), unfit[2])
     made = Compiled(asked, schema, answered)
     try:
         query = incremental(spark, asked.text, list(asked.relations))
     except NotIncremental as refused:
-        return replace(made, refused=refused)
+        return replace(made, refused=_refusal(asked, refused))
     return replace(made, query=query, kept=kept(spark, query))
 
 
-def not_storable(schema: StructType) -> tuple[str, str] | None:
-    """What is wrong with a column that can't be one of a table, and what to do; None if nothing is."""
-    for f in schema.fields:
+def not_storable(schema: StructType) -> tuple[int, str, str] | None:
+    """Which column can't be one of a table, why, and what to do; None if all can."""
+    for at, f in enumerate(schema.fields):
         if f.name.lower().startswith(HIDDEN):
-            return f"column '{f.name}': names that begin with {HIDDEN} are Headwater's own", "name it otherwise: … AS x"
+            message = f"column '{f.name}': names that begin with {HIDDEN} are Headwater's own"
+            return at, message, "name it otherwise: … AS x"
         if "void" in _types(f.dataType):
-            return f"column '{f.name}' is NULL in every row, and of no type", "give it one: CAST(NULL AS STRING)"
+            return at, f"column '{f.name}' is NULL in every row, and of no type", "give it one: CAST(NULL AS STRING)"
     return None
 
 
@@ -199,33 +207,52 @@ def _require_times(asked: Asked, spark: SparkSession) -> None:
         except AnalysisException:
             continue  # the whole query is wrong in the same way, and that is told
         if not isinstance(found.dataType, (TimestampType, TimestampNTZType, DateType)):
-            name, span = time.sql(dialect="spark"), span_of(time)
+            name = time.sql(dialect="spark")
             message = f"FOR SYSTEM_TIME AS OF {name}: {name} is {found.dataType.simpleString()}, and no time"
-            line = None if span is None else where_in(asked.sql, span).line
-            raise UsageError(
-                Code.INVALID_SQL, message, where=_where(asked, line), hint=f"write CAST({name} AS TIMESTAMP)"
-            )
+            raise _wrong(asked, message, span_of(time), f"write CAST({name} AS TIMESTAMP)")
 
 
-def _where(asked: Asked, line: int | None) -> Where | None:
-    """A line of its text in the user's files."""
+def _wrong(asked: Asked, message: str, span: Span | None, hint: str | None) -> UsageError:
+    """A mistake at its place: by file and line, or shown in the statement that was given."""
     where = asked.origin
-    if where is not None and where.line is not None and line is not None:
-        return replace(where, line=where.line + line - 1)
-    return where
+    if span is None:
+        return UsageError(Code.INVALID_SQL, message, where=where, hint=hint)
+    place = where_in(asked.sql, span)
+    if where is None:
+        return InvalidSql(message, text=asked.sql, span=span, hint=hint)
+    if where.line is not None and place.line is not None:
+        where = replace(where, line=where.line + place.line - 1)
+    return UsageError(Code.INVALID_SQL, message, where=where, hint=hint)
+
+
+def _column_at(asked: Asked, at: int) -> Span | None:
+    """Where a column of the result stands in the text; None behind a star."""
+    query = parse_query(asked.sql)
+    return span_of(query.selects[at]) if not query.is_star and at < len(query.selects) else None
+
+
+def in_words_of(asked: Asked, text: str) -> str:
+    """A part of the query, by the names that the user has for things."""
+    names = {name: one.name for name, one in asked.relations.items()}
+    text = _COLUMN.sub(lambda found: found[1] or found[2], text)
+    return _RELATION.sub(lambda found: names.get(found[0], found[0]), text)
+
+
+def _refusal(asked: Asked, refused: NotIncremental) -> NotIncremental:
+    """The same, in words of the user."""
+    said = NotIncremental(in_words_of(asked, refused.reason), hint=in_words_of(asked, refused.hint))
+    said.part = in_words_of(asked, refused.part)
+    return said
 
 
 def _blamed(asked: Asked, error: AnalysisException) -> UsageError:
     """What Spark finds wrong, at its place in the text that the user wrote."""
     named = blame(error.getErrorClass() or "", error.getMessageParameters() or {}, asked.sql, parse_query(asked.sql))
     if named is not None:
-        message, hint, line = named.problem.message, named.problem.hint, named.line
-    else:
-        message, hint = _REWRITTEN.sub("", without_plan(reason(error))), None
-        piece = piece_of(error)
-        span = None if piece is None else fragment(piece, asked.sql)
-        line = None if span is None else where_in(asked.sql, span).line
-    return UsageError(Code.INVALID_SQL, message, where=_where(asked, line), hint=hint)
+        return _wrong(asked, named.problem.message, named.span, named.problem.hint)
+    piece = piece_of(error)
+    span = None if piece is None else fragment(piece, asked.sql)
+    return _wrong(asked, _REWRITTEN.sub("", without_plan(reason(error))), span, None)
 
 
 def columns_now(relations: Sequence[Relation], places: Mapping[str, Place]) -> dict[str, StructType]:
@@ -234,18 +261,16 @@ def columns_now(relations: Sequence[Relation], places: Mapping[str, Place]) -> d
 
 def require_unchanged(asked: Asked, recorded: Columns, now: Columns) -> None:
     """A column that the query names and that has gone or changed its type stops the view."""
-    text = parse_query(asked.sql)
-    named = {one.name.lower() for one in text.find_all(exp.Column, exp.Dot)}
-    star = any(True for _ in text.find_all(exp.Star))
+    used = used_columns(asked.sql, [Name(one.kind, one.name) for one in asked.inputs()])
     for label, schema in recorded.items():
         have = {f.name.lower(): f.dataType for f in now.get(label, StructType()).fields}
         for f in schema.fields:
             name = f.name.lower()
-            if name not in named and not star:
+            if not used(label, name):
                 continue
             if name not in have:
                 problem = f"column '{f.name}' of {label} is gone"
-            elif have[name] != f.dataType and not star:
+            elif have[name] != f.dataType:
                 was, is_now = f.dataType.simpleString(), have[name].simpleString()
                 problem = f"column '{f.name}' of {label} was {was} and is {is_now} now"
             else:

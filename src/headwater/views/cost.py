@@ -65,7 +65,9 @@ def _grown(changed: int | None, history: Sequence[Refreshed]) -> int | None:
     last = next((at for at in range(len(history) - 1, -1, -1) if history[at].refresh_type == "full"), None)
     if last is None or history[last].rows_read is None:
         return None
-    return sum(one.rows_read or 0 for one in history[last:]) + (changed or 0)
+    # What had no effect is part of the change still: the next refresh begins where that one did.
+    since = sum(one.rows_read or 0 for one in history[last + 1 :] if one.refresh_type == "incremental")
+    return (history[last].rows_read or 0) + history[last].rows_since + since + (changed or 0)
 
 
 def _full_cost(total: int | None, history: Sequence[Refreshed]) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any
 from headwater.changes.kept.grouped import Grouped
 from headwater.changes.linear import Scan
 from headwater.changes.operator import Operator, Strategy
-from headwater.views.compiling import Compiled
+from headwater.views.compiling import Asked, Compiled, in_words_of
 
 _MEANING = {
     Strategy.LINEAR: "the change flows through",
@@ -63,26 +63,25 @@ def explained(view: str, policy: str, made: Compiled, next: str | None = None) -
         assert made.refused is not None
         hint = f"; {made.refused.hint}" if made.refused.hint else ""
         return Explanation(view, False, made.refused.told() + hint, policy, "", None, next)
-    labels = {name: relation.label for name, relation in made.asked.relations.items()}
     stored = made.kept.told
-    plan = _node(made.query.operator, labels)
-    if isinstance(made.kept, Grouped) and made.kept.brings_forward:
-        plan = _topped(made.query.operator, labels)
+    node = _topped if isinstance(made.kept, Grouped) and made.kept.brings_forward else _node
+    plan = node(made.query.operator, made.asked)
     strategies = sorted({one.strategy.value for one in made.query.operator.walk()})
     return Explanation(view, True, f"operators are {', '.join(strategies)}", policy, stored, plan, next)
 
 
-def _node(operator: Operator, labels: dict[str, str]) -> Node:
+def _node(operator: Operator, asked: Asked) -> Node:
     if isinstance(operator, Scan):
-        return Node(f"scan {labels.get(operator.source, operator.source)}", "linear", "reads its changes")
-    inputs = tuple(_node(one, labels) for one in operator.inputs)
-    return Node(operator.title, operator.strategy.value, _MEANING[operator.strategy], inputs)
+        read = asked.relations.get(operator.source)
+        return Node(f"scan {operator.source if read is None else read.label}", "linear", "reads its changes")
+    inputs = tuple(_node(one, asked) for one in operator.inputs)
+    return Node(in_words_of(asked, operator.title), operator.strategy.value, _MEANING[operator.strategy], inputs)
 
 
-def _topped(operator: Operator, labels: dict[str, str]) -> Node:
+def _topped(operator: Operator, asked: Asked) -> Node:
     """The aggregate at the top is brought forward from what is stored of it."""
     if operator.strategy is Strategy.LINEAR and len(operator.inputs) == 1:
-        inner = _topped(operator.inputs[0], labels)
-        return Node(operator.title, operator.strategy.value, _MEANING[operator.strategy], (inner,))
-    inputs = tuple(_node(one, labels) for one in operator.inputs)
-    return Node(operator.title, "brought forward", "adds the change to the stored groups", inputs)
+        inner = _topped(operator.inputs[0], asked)
+        return Node(in_words_of(asked, operator.title), operator.strategy.value, _MEANING[operator.strategy], (inner,))
+    inputs = tuple(_node(one, asked) for one in operator.inputs)
+    return Node(in_words_of(asked, operator.title), "brought forward", "adds the change to the stored groups", inputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +34,11 @@ class Refreshed:
     at: str = ""
     cost: Mapping[str, Any] = field(default_factory=dict)
     """The figures that `auto` has decided by."""
+    rows_since: int = 0
+    """Of the last full refresh: rows of the changes after it that are not told one by one any more."""
 
     def described(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "rows_since"}
 
 
 class Notes:
@@ -76,8 +78,22 @@ class Notes:
         return [] if found is None else [Refreshed(**one) for one in json.loads(found)]
 
     def add(self, refreshed: Refreshed) -> None:
-        told = [*self.refreshes(), refreshed][-KEPT:]
+        """A look that found nothing stands in the place of the one before it: reading a view pushes nothing out."""
+        before = self.refreshes()
+        if before and before[-1].refresh_type == refreshed.refresh_type == "none":
+            before.pop()
+        told = _shortened([*before, refreshed])
         self._files.write_atomic(self._history, json.dumps([asdict(one) for one in told], sort_keys=True))
+
+
+def _shortened(told: list[Refreshed]) -> list[Refreshed]:
+    """The newest, and the last full one however old it is: what `auto` compares with."""
+    gone, kept = told[:-KEPT], told[-KEPT:]
+    full = next((at for at in reversed(range(len(gone))) if gone[at].refresh_type == "full"), None)
+    if full is None or any(one.refresh_type == "full" for one in kept):
+        return kept
+    since = sum(one.rows_read or 0 for one in gone[full + 1 :] if one.refresh_type == "incremental")
+    return [replace(gone[full], rows_since=gone[full].rows_since + since), *kept]
 
 
 def now() -> str:

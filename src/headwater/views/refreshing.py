@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater.changes.following import Place, Relation, States
-from headwater.changes.kept.base import ID, Update
-from headwater.changes.keys import Keys, narrowed
+from headwater.changes.kept.base import ID, Unsteady, Update
 from headwater.changes.operator import Sources
 from headwater.changes.run import Run, collected
 from headwater.errors import Code, TerminalError, Unsupported, UsageError
 from headwater.formats.base import Capability, LightTable, SparkTable
 from headwater.formats.frames import aligned, column
-from headwater.handover import local_frame, lying, selected
+from headwater.handover import local_frame, lying
 from headwater.logs import get_logger
 from headwater.model import DELETED, Mark, Version
 from headwater.views.compiling import Asked, Columns, Compiled, columns_now
@@ -28,12 +26,10 @@ from headwater.views.cost import Decision, decided
 from headwater.views.lookups import require_no_retraction
 from headwater.views.records import Notes, Refreshed, now
 from headwater.views.screening import Screen
-from headwater.views.storing import Storage
+from headwater.views.storing import Storage, StoredRows
 
 SMALL = 20_000
 """Rows of an update that are committed without Spark, where the format has a light way."""
-LIGHT_BYTES = 64 * 2**20
-"""Size of a view up to which all of it is read to find a few rows."""
 
 log = get_logger(__name__)
 
@@ -152,11 +148,15 @@ class Refresher:
         if begins:
             self.notes.put_columns(columns_now(self.asked.inputs(), end))
         with Run(sources or States(self.asked.relations, start, end)) as run:
-            done = self._full(run, end, mark, done) if planned.full else self._incremental(run, planned, mark, done)
+            try:
+                done = self._full(run, end, mark, done) if planned.full else self._incremental(run, planned, mark, done)
+            except Unsteady as why:
+                done = self._full(run, end, mark, self._anew(done, why))
         took = round((time.monotonic() - began) * 1000)
         cost: dict[str, Any] = {} if planned.decision is None else planned.decision.figures
         done = replace(done, duration_ms=took, at=now(), cost=cost)
         self.notes.add(done)
+        self.storage.sweep()
         return done
 
     def _full(self, run: Run, end: Places, mark: Mark, done: Refreshed) -> Refreshed:
@@ -184,33 +184,36 @@ class Refresher:
         assert planned.made is not None
         assert planned.made.kept is not None
         done = replace(done, rows_read=planned.changed)
-        update = planned.made.kept.update(run, self._stored)
+        update = planned.made.kept.update(run, StoredRows(self.table, self._light))
         changed, version = (0, None) if update is None else self._commit(run, planned.made, update, mark)
         if version is None:
             return replace(done, refresh_type="none", reason="nothing has changed", rows_changed=0)
         return replace(done, rows_changed=changed, version=version)
+
+    def _anew(self, done: Refreshed, why: Unsteady) -> Refreshed:
+        """A full refresh instead, unless that may not be."""
+        if (self.policy or self.usual) == "incremental_strict" or self.screen is not None:
+            raise TerminalError(
+                Code.NOT_INCREMENTAL,
+                f"{self.name}: {why}",
+                hint="order by columns that leave no ties, or sum decimals; then compute it anew",
+            )
+        log.warning("computed anew", view=self.name, reason=str(why))
+        return replace(done, refresh_type="full", reason=str(why))
 
     def _grow(self, planned: Planned) -> None:
         """Before a change is brought in: the table gets the columns that came to the query."""
         if planned.made is not None and not planned.full and self.storage.grown(planned.made, self.table):
             self._table = None
 
-    def _stored(self, keys: Keys, columns: Sequence[str]) -> DataFrame:
-        """The stored rows of some keys: a small view's by its light reader, else by Spark."""
-        table = self.table
-        if self._light is not None and keys.few is not None and len(keys.columns) == 1:
-            found = looked_up(self._light, keys.columns[0], [key[0] for key in keys.few], columns)
-            if found is not None:
-                return local_frame(self.spark, found)
-        rows = narrowed(table.read(), keys)
-        return rows.select(*map(column, columns)) if columns else rows
-
     def _commit(self, run: Run, made: Compiled, update: Update, mark: Mark) -> tuple[int, Version | None]:
         """A small update by the light library, a large one by Spark."""
-        rows = self._complete(update)
-        if self.screen is not None:
-            rows = self.screen.checked(rows, made, run, mark, self.table)
-        taken = collected(rows, SMALL)
+        taken = self._taken(update) if self.screen is None else None
+        if taken is None:
+            rows = self._complete(update)
+            if self.screen is not None:
+                rows = self.screen.checked(rows, made, run, mark, self.table)
+            taken = collected(rows, SMALL)
         if taken is not None and taken.num_rows == 0:
             return 0, None
         self.guard()
@@ -220,17 +223,28 @@ class Refresher:
             return rows.count(), version
         return taken.num_rows, self._commit_small(taken, update, mark)
 
+    def _taken(self, update: Update) -> pa.Table | None:
+        """The rows of an update that are here already, with exactly the stored columns; None where Spark has them, or
+        has to make them fit."""
+        rows = update.taken if update.taken is not None else lying(update.rows)
+        if rows is None or (not update.appends and rows[DELETED].null_count):
+            return None
+        schema, given = self.table.schema(), from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
+        have = {f.name: f.dataType.simpleString() for f in given.fields}
+        if any(have.get(f.name) != f.dataType.simpleString() for f in schema.fields):
+            return None
+        return rows.select([*schema.names, *([] if update.appends else [DELETED])])
+
     def _complete(self, update: Update) -> DataFrame:
         """The rows with exactly the stored columns."""
-        schema = self.table.schema()
-        missing = [name for name in schema.names if name not in update.rows.columns]
+        schema, rows = self.table.schema(), update.rows
+        if update.taken is not None:
+            rows = local_frame(self.spark, update.taken)
+        missing = [name for name in schema.names if name not in rows.columns]
         if missing:
             raise TerminalError(Code.INTERNAL, f"the update of a view lacks {', '.join(missing)}")
-        if _fits(update, schema):
-            return selected(
-                update.rows, {name: name for name in [*schema.names, *([] if update.appends else [DELETED])]}
-            )
-        return aligned(update.rows, schema, self.table.address, deletes=not update.appends)
+        names = [*schema.names, *([] if update.appends else [DELETED])]
+        return aligned(rows.select(*map(column, names)), schema, self.table.address, deletes=not update.appends)
 
     def _commit_small(self, taken: pa.Table, update: Update, mark: Mark) -> Version:
         if self._light is not None:
@@ -242,28 +256,6 @@ class Refresher:
                 log.debug("committed by Spark", view=self.name, reason=str(refused))
         rows = local_frame(self.spark, taken)
         return self.table.append(rows, mark) if update.appends else self.table.upsert(rows, mark, keys=[ID])
-
-
-def _fits(update: Update, schema: StructType) -> bool:
-    """Whether the rows lie here just as they are stored."""
-    rows, given = lying(update.rows), update.rows.schema
-    if rows is None or (not update.appends and rows[DELETED].null_count):
-        return False
-    return all(given[f.name].dataType.simpleString() == f.dataType.simpleString() for f in schema.fields)
-
-
-def looked_up(light: LightTable, key: str, values: Sequence[Any], columns: Sequence[str]) -> pa.Table | None:
-    """Rows of a table by the values of one column, without Spark; None where that would not pay."""
-    size = light.size()
-    if size is None or size > LIGHT_BYTES:
-        return None
-    try:
-        reader = light.read(columns=[*dict.fromkeys([key, *columns])] if columns else None)
-        wanted = pa.array(list(values), reader.schema.field(key).type)
-        batches = [batch.filter(pc.is_in(batch[key], wanted)) for batch in reader]
-    except Unsupported:
-        return None
-    return pa.Table.from_batches(batches, reader.schema)
 
 
 def changed_rows(relations: list[Relation], start: Places, end: Places) -> int | None:

@@ -2,20 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from headwater.changes.kept.base import ID
-from headwater.errors import Code, TerminalError
+from headwater.changes.keys import Keys, narrowed
+from headwater.errors import Code, TerminalError, Unsupported
+from headwater.flows import flow_name
 from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable
+from headwater.formats.frames import column
 from headwater.formats.registry import FORMATS
+from headwater.handover import local_frame
 from headwater.model import Kind
 from headwater.spec import Layout, Relation, layout_of
 from headwater.state import RelationRecord
 from headwater.views.compiling import Compiled
+from headwater.views.retired import Retired
 from headwater.warehouse import Warehouse, fingerprint
+
+LIGHT_BYTES = 64 * 2**20
+"""Size of a view up to which all of it is read, without Spark, to find a few rows."""
+FEW_ROWS = 20_000
+"""Rows of a view up to which all of them are handed to Spark."""
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """The rows that a view's table has: a small one's by its light reader, else by Spark."""
+
+    table: SparkTable
+    light: LightTable | None
+
+    def some(self, keys: Keys, columns: Sequence[str] = ()) -> DataFrame:
+        """Those that have one of some keys."""
+        if keys.few is not None and len(keys.columns) == 1:
+            [key], wanted = keys.columns, [one[0] for one in keys.few]
+            found = self._read([*dict.fromkeys([key, *columns])] if columns else None)
+            if found is not None:
+                among = pa.array(wanted, found.schema.field(key).type)
+                return local_frame(self.table.spark, found.filter(pc.is_in(found[key], among)))
+        rows = narrowed(self.table.read(), keys)
+        return rows.select(*map(column, columns)) if columns else rows
+
+    def all(self, columns: Sequence[str]) -> DataFrame | None:
+        """Some columns of all of them, where those are few."""
+        found = self._read(columns)
+        return None if found is None or found.num_rows > FEW_ROWS else local_frame(self.table.spark, found)
+
+    def _read(self, columns: Sequence[str] | None) -> pa.Table | None:
+        """All of them without Spark; None where that would not pay."""
+        size = None if self.light is None else self.light.size()
+        if self.light is None or size is None or size > LIGHT_BYTES:
+            return None
+        try:
+            return self.light.read(columns=columns).read_all()
+        except Unsupported:
+            return None
 
 
 @dataclass
@@ -57,9 +104,12 @@ class Storage:
             if current.format.name == self.format.name and _takes(current, schema, layout):
                 return current
             address = self._address(f"__{epoch}")
+            if address == current.address:  # what is being read is not built over
+                address = self._address(f"__{epoch}_{current.version()}")
         else:
             address = current.address
         target = self.format.spark(self.spark, address, self.warehouse.around)
+        self._retired.forget(address)
         if target.exists():
             target.drop()  # left over from a build that was cut off
         target.create(schema, layout)
@@ -72,7 +122,7 @@ class Storage:
         return record is not None and record.definition == fingerprint(self.definition)
 
     def settle(self, made: Compiled, built: SparkTable) -> None:
-        """From now on this is its table; the one before it goes."""
+        """From now on this is its table; the one before it goes when those who read it have had their time."""
         before = self.warehouse.record(self.kind, self.name)
         record = RelationRecord(
             self.kind,
@@ -91,8 +141,15 @@ class Storage:
             record = replace(record, origin="statement", statement=self.definition.model_dump_json())
         self.warehouse.state.put(record)
         if before is not None and Address(before.path, before.table) != built.address:
-            old = FORMATS.get(before.format).spark(self.spark, Address(before.path, before.table), built.around)
-            old.drop()
+            self._retired.add(before.format, Address(before.path, before.table))
+
+    def sweep(self) -> None:
+        """Drop the tables that it had before, when their time is over."""
+        self._retired.drop(self.spark, self.warehouse.around)
+
+    @property
+    def _retired(self) -> Retired:
+        return Retired(self.warehouse.files, flow_name(self.name, self.kind))
 
     def grown(self, made: Compiled, table: SparkTable) -> bool:
         """Give the table the columns of a query that it has not: NULL in the rows that are there. Whether it did.

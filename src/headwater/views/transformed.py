@@ -87,7 +87,7 @@ class Transformation(Asked):
         lower = [name.lower() for name in result.columns]
         twice = next((name for at, name in enumerate(lower) if name in lower[:at]), None)
         unfit = not_storable(result.schema)
-        why, hint = unfit if unfit is not None else (None, None)
+        _, why, hint = unfit if unfit is not None else (None, None, None)
         if twice is not None or not lower:
             why = "it gives no column" if twice is None else f"two columns of what it gives have the name '{twice}'"
         if why is not None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, FloatType
 
 from headwater.changes.following import States
 from headwater.changes.operator import Moment
 from headwater.formats.frames import column, has_map
+from headwater.views.doubles import DIGITS, Leftover, Paired, floating, magnitudes
 from headwater.views.flow import ViewFlow
 from headwater.warehouse import shown
 
-DIGITS = 12
-"""Sums of doubles depend on the order of their rows: they are the same if they agree so far."""
 _SURPLUS, _STORED = "surplus", "stored"
+PAIRED = 100_000
+"""Rows that differ up to which they are looked at for sums of doubles that differ by rounding alone."""
 
 
 @dataclass(frozen=True)
@@ -38,56 +37,87 @@ class Verified:
 
 
 def verify(flow: ViewFlow, limit: int = 20) -> Verified:
-    """Compare a view with its query at the recorded versions, in both directions, duplicates and all, in one pass."""
+    """Compare a view with its query at the recorded versions, in both directions, duplicates and all."""
     refresher = flow.refresher
     start = flow.recorded()
     made = refresher.compiled(start)
     states = States(refresher.asked.relations, start, start)
     for name in refresher.asked.relations:
         states.rows(name, Moment.NEW).createOrReplaceTempView(name)
-    expected = _comparable(refresher.spark.sql(refresher.asked.text).select(*map(column, made.columns)))
-    compared = _counted(expected, _comparable(shown(refresher.table.read(), made.rows)))
+    expected = refresher.spark.sql(refresher.asked.text).select(*map(column, made.columns))
+    floats = floating(expected.schema)
+    compared = _counted(expected, shown(refresher.table.read(), made.rows), list(floats))
     surplus = F.col(_SURPLUS)
     totals = compared.agg(F.sum(_STORED), *(F.sum(F.greatest(n, F.lit(0))) for n in (surplus, -surplus))).collect()[0]
     rows, missing, unexpected = (int(total or 0) for total in totals)
+    different: list[Leftover] = []
+    if floats and missing and unexpected and missing + unexpected <= PAIRED:
+        paired = Paired(made.columns, floats, [_leftover(row) for row in compared.where(surplus != 0).collect()])
+        if paired.left:
+            paired.widen(magnitudes(refresher.spark, refresher.asked.text, made.columns))
+        different = paired.left
+        missing, unexpected = (sum(max(0, sign * one.surplus) for one in different) for sign in (1, -1))
+    else:
+        for count, differs in ((missing, surplus > 0), (unexpected, surplus < 0)):
+            different += map(_leftover, compared.where(differs).limit(limit).collect()) if count else ()
     examples = [
-        {"_difference": what, **row}
-        for what, count, differs in (("missing", missing, surplus > 0), ("unexpected", unexpected, surplus < 0))
-        for row in (_some(compared.where(differs), made.columns, limit) if count else ())
+        *_told(made.columns, [one for one in different if one.surplus > 0], "missing", limit),
+        *_told(made.columns, [one for one in different if one.surplus < 0], "unexpected", limit),
     ]
     watermarks = {label: place.version for label, place in start.items()}
     return Verified(flow.name, missing == unexpected == 0, rows, missing, unexpected, watermarks, examples)
 
 
-def _counted(expected: DataFrame, actual: DataFrame) -> DataFrame:
-    """Each row that either has, once, its columns numbered: how many more of it are expected, and how many stored."""
+def _counted(expected: DataFrame, actual: DataFrame, floats: list[int]) -> DataFrame:
+    """Each row that either has, once, its columns numbered: how many more of it are expected, and how many stored.
+    Doubles are told apart by some digits, and given in full beside them."""
     numbered = [str(n) for n in range(len(expected.columns))]
-    sides = ((expected, 1, 0), (actual, -1, 1))
     one, other = (
-        df.toDF(*numbered).withColumns({_SURPLUS: F.lit(surplus), _STORED: F.lit(stored)})
-        for df, surplus, stored in sides
+        _numbered(df, floats).withColumns({_SURPLUS: F.lit(surplus), _STORED: F.lit(stored)})
+        for df, surplus, stored in ((expected, 1, 0), (actual, -1, 1))
     )
-    return one.union(other).groupBy(*numbered).agg(*(F.sum(name).alias(name) for name in (_SURPLUS, _STORED)))
+    counts = (F.sum(name).alias(name) for name in (_SURPLUS, _STORED))
+    return one.union(other).groupBy(*numbered).agg(*counts, *(F.max(_full(n)).alias(_full(n)) for n in floats))
 
 
-def _some(differing: DataFrame, columns: Sequence[str], limit: int) -> list[dict[str, Any]]:
+def _numbered(df: DataFrame, floats: list[int]) -> DataFrame:
+    # With metadata of its own a column is no session_window to Spark, which would merge what it compares.
+    names = df.columns
+    compared = (_compared(df, n).alias(str(n), metadata={"compared": True}) for n in range(len(names)))
+    return df.select(*compared, *(_plain(names[n]).alias(_full(n)) for n in floats))
+
+
+def _compared(df: DataFrame, n: int) -> Column:
+    name = df.columns[n]
+    if n in floating(df.schema):
+        return F.format_string(f"%.{DIGITS}g", _plain(name))
+    return F.to_json(column(name)) if has_map(df.schema[name].dataType) else column(name)
+
+
+def _plain(name: str) -> Column:
+    """A double, where the two zeros are one."""
+    value = column(name).cast("double")
+    return F.when(value == 0, F.lit(0.0)).otherwise(value)
+
+
+def _full(n: int) -> str:
+    return f"full {n}"
+
+
+def _leftover(row: Any) -> Leftover:
+    told = row.asDict(recursive=True)
+    surplus = int(told.pop(_SURPLUS))
+    del told[_STORED]
+    values = {int(name): value for name, value in told.items() if name.isdigit()}
+    values |= {int(name.split()[1]): value for name, value in told.items() if not name.isdigit()}
+    return Leftover(tuple(values[n] for n in range(len(values))), surplus)
+
+
+def _told(columns: list[str], rows: list[Leftover], what: str, limit: int) -> list[dict[str, Any]]:
     """Some of the rows that one side has more of, each as often as it has more."""
     found: list[dict[str, Any]] = []
-    for row in differing.limit(limit).collect():
-        told = row.asDict(recursive=True)
-        found += [{name: told[str(n)] for n, name in enumerate(columns)}] * abs(told[_SURPLUS])
+    for one in rows:
+        found += [{"_difference": what, **dict(zip(columns, one.values, strict=True))}] * min(abs(one.surplus), limit)
+        if len(found) >= limit:
+            break
     return found[:limit]
-
-
-def _comparable(df: DataFrame) -> DataFrame:
-    # With metadata of its own a column is no session_window to Spark, which would merge what it compares.
-    return df.select(*(_rounded(df, f.name).alias(f.name, metadata={"compared": True}) for f in df.schema.fields))
-
-
-def _rounded(df: DataFrame, name: str) -> Column:
-    data_type = df.schema[name].dataType
-    if isinstance(data_type, (DoubleType, FloatType)):
-        return F.format_string(f"%.{DIGITS}g", column(name).cast("double"))
-    if has_map(data_type):
-        return F.to_json(column(name))
-    return column(name)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from headwater.changes.kept.base import HIDDEN, ID, Kept, Stored, Update, of_row
+from headwater.changes.kept.base import HIDDEN, ID, Kept, Stored, Unsteady, Update, has_floats, of_row
 from headwater.changes.keys import keys_of
 from headwater.changes.operator import Moment
 from headwater.changes.query import Query
 from headwater.changes.run import Run, consolidated
 from headwater.formats.frames import column
+from headwater.handover import lying
 from headwater.model import DELETED, WEIGHT
 
 ROW = f"{HIDDEN}row"
 """The fingerprint of a stored row: by it the rows are found that a change takes back."""
 _NTH = f"{HIDDEN}nth"
+_EXACT = f"{HIDDEN}exact"
 
 
 class Bag(Kept):
@@ -33,7 +36,8 @@ class Bag(Kept):
         return self._stored(self._query.rows(Moment.NEW, run))
 
     def _stored(self, df: DataFrame) -> DataFrame:
-        return df.select(*map(column, self.columns), _fresh_id().alias(ID), of_row(df, self.columns).alias(ROW))
+        row = of_row(df, self.columns, about=True)
+        return df.select(*map(column, self.columns), _fresh_id().alias(ID), row.alias(ROW))
 
     def update(self, run: Run, stored: Stored) -> Update | None:
         change = self._query.change(run)
@@ -44,15 +48,40 @@ class Bag(Kept):
         came = change.where(column(WEIGHT) > 0)
         if went.isEmpty():
             return Update(self._stored(_repeated(came)), appends=True)
-        gone = went.select(of_row(went, self.columns).alias(ROW), (-column(WEIGHT)).alias(WEIGHT))
-        gone = run.settled(gone.groupBy(ROW).agg(F.sum(WEIGHT).alias(WEIGHT)))
-        there = stored(keys_of([(gone, [ROW])], [ROW]), ())
-        nth = F.row_number().over(Window.partitionBy(ROW).orderBy(ID))
-        leaving = there.withColumn(_NTH, nth).join(gone, ROW).where(column(_NTH) <= column(WEIGHT))
-        deletes = leaving.select(*map(column, there.columns)).withColumn(DELETED, F.lit(True))
+        deletes = self._leaving(run, went, stored).withColumn(DELETED, F.lit(True))
         # Keys that are made at random are made once: the rows lie still before they are merged.
         adds = run.settled(self._stored(_repeated(came))).withColumn(DELETED, F.lit(False))
         return Update(adds.unionByName(deletes))
+
+    def _leaving(self, run: Run, went: DataFrame, stored: Stored) -> DataFrame:
+        """The stored rows that the change takes back: as many of each as it says, or it can't be taken in."""
+        exact = of_row(went, self.columns) if has_floats(went, self.columns) else F.lit(None).cast("string")
+        gone = went.select(
+            of_row(went, self.columns, about=True).alias(ROW), exact.alias(_EXACT), (-column(WEIGHT)).alias(WEIGHT)
+        )
+        gone = run.settled(gone.groupBy(ROW).agg(F.sum(WEIGHT).alias(WEIGHT), F.collect_set(_EXACT).alias(_EXACT)))
+        there = stored.some(keys_of([(gone, [ROW])], [ROW]))
+        wanted = there.join(gone, ROW)
+        if has_floats(went, self.columns):
+            # Rows that differ in their last digits alone are alike; the very ones go first.
+            wanted = wanted.withColumn(_EXACT, ~F.array_contains(_EXACT, of_row(there, self.columns)))
+        nth = F.row_number().over(Window.partitionBy(ROW).orderBy(_EXACT, ID))
+        leaving = wanted.withColumn(_NTH, nth).where(column(_NTH) <= column(WEIGHT))
+        leaving = run.settled(leaving.select(*map(column, there.columns)))
+        if _count(leaving) != _total(gone):
+            raise Unsteady
+        return leaving
+
+
+def _count(df: DataFrame) -> int:
+    rows = lying(df)
+    return df.count() if rows is None else rows.num_rows
+
+
+def _total(gone: DataFrame) -> int:
+    rows = lying(gone)
+    told = gone.agg(F.sum(WEIGHT)).first()[0] if rows is None else pc.sum(rows[WEIGHT]).as_py()  # type: ignore[index]
+    return int(told or 0)
 
 
 def _fresh_id() -> Column:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, MapType
@@ -21,8 +23,25 @@ ID = f"{HIDDEN}id"
 SHOWN = f"{HIDDEN}shown"
 """Whether a stored row is one of the result: HAVING is looked at when it is read."""
 
-Stored = Callable[[Keys, Sequence[str]], DataFrame]
-"""The stored rows that have one of some keys: the given columns of them, all if there are none."""
+
+class Stored(Protocol):
+    """The stored rows."""
+
+    def some(self, keys: Keys, columns: Sequence[str] = ()) -> DataFrame:
+        """Those that have one of some keys: the given columns of them, all if there are none."""
+
+    def all(self, columns: Sequence[str]) -> DataFrame | None:
+        """Some columns of all of them, where those are so few that it does not pay to choose."""
+
+
+class Unsteady(Exception):
+    """What the change takes back is not what is stored: the query gave other rows for the same input."""
+
+    def __str__(self) -> str:
+        return (
+            "the query gives other rows for the same input (ties that its ORDER BY leaves open, sums of floating "
+            "point numbers): what the change takes back was not found"
+        )
 
 
 @dataclass(frozen=True)
@@ -33,6 +52,8 @@ class Update:
     """By ID, with DELETED."""
     appends: bool = False
     """All of them are new, and none is deleted: DELETED is not there."""
+    taken: pa.Table | None = None
+    """The same rows, if this process has them already."""
 
 
 class Kept(ABC):
@@ -64,8 +85,15 @@ def fingerprint(columns: Sequence[Column]) -> Column:
     return F.md5(F.to_json(F.struct(*(one.alias(f"c{at}") for at, one in enumerate(columns))), options))
 
 
-def of_row(df: DataFrame, names: Sequence[str]) -> Column:
-    """The fingerprint of some of a frame's columns; equal maps may have their entries in any order."""
+def has_floats(df: DataFrame, names: Sequence[str]) -> bool:
+    return any(isinstance(df.schema[name].dataType, (DoubleType, FloatType)) for name in names)
+
+
+def of_row(df: DataFrame, names: Sequence[str], *, about: bool = False) -> Column:
+    """The fingerprint of some of a frame's columns; equal maps may have their entries in any order.
+
+    `about`: floating point numbers to nine digits, as the last ones depend on the order in which they were added up.
+    """
     values = []
     for name in names:
         value = column(name)
@@ -73,5 +101,6 @@ def of_row(df: DataFrame, names: Sequence[str]) -> Column:
             value = F.array_sort(F.map_entries(value))
         elif isinstance(df.schema[name].dataType, (DoubleType, FloatType)):
             value = value + F.lit(0.0)  # a zero with a sign is a zero
+            value = F.format_string("%.8e", value) if about else value
         values.append(value)
     return fingerprint(values)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from sqlglot.errors import SqlglotError
 
 from headwater.changes.kept.bag import Bag
 from headwater.changes.kept.base import Kept
@@ -17,5 +21,7 @@ def kept(spark: SparkSession, query: Query) -> Kept:
     grouped = grouped_of(query.operator, query.columns)
     if grouped is None:
         return Bag(query)
-    grouped.prepare(grouped.input.rows(Moment.NEW, Run(as_they_are(spark))))
+    # Where the engine can't tell the types of an aggregate's parts, its groups are computed anew.
+    with suppress(PySparkException, SqlglotError):
+        grouped.prepare(grouped.input.rows(Moment.NEW, Run(as_they_are(spark))))
     return grouped

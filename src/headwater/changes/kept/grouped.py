@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from headwater.changes.aggregates import Aggregate
-from headwater.changes.kept.base import HIDDEN, ID, SHOWN, Kept, Stored, Update, fingerprint
-from headwater.changes.kept.measures import Measure, State, count_of_rows, measure_of
+from headwater.changes.kept.base import HIDDEN, ID, SHOWN, Kept, Stored, Unsteady, Update, fingerprint
+from headwater.changes.kept.forward import ROWS, STALE, Forward
+from headwater.changes.kept.measures import State, count_of_rows, measure_of
 from headwater.changes.keys import Keys, keys_of, narrowed
 from headwater.changes.linear import Filter, Linear, Project
 from headwater.changes.operator import Moment, Operator
-from headwater.changes.run import Run
-from headwater.formats.frames import column, quoted
-from headwater.handover import beside, lying, selected
-from headwater.model import DELETED, WEIGHT
-
-_GROUP = f"{HIDDEN}rows"
-"""How many rows a group has: it goes away with the last one."""
-_STALE = f"{HIDDEN}stale"
+from headwater.changes.run import FEW, Run, collected
+from headwater.formats.frames import column
+from headwater.model import DELETED
 
 
 class Grouped(Kept):
@@ -36,8 +34,8 @@ class Grouped(Kept):
         self._named = tuple(columns)
         self.columns = tuple(name for name, _ in columns)
         self.filtered = any(isinstance(one, Filter) for one in above)
-        self._measures: dict[str, Measure] | None = None
-        self._states: dict[State, str] = {count_of_rows().states[0]: _GROUP}
+        self._states: dict[State, str] = {count_of_rows().states[0]: ROWS}
+        self._forward: Forward | None = None
 
     def prepare(self, input: DataFrame) -> None:
         """Find out which aggregates can be brought forward, by the types of the input."""
@@ -49,17 +47,18 @@ class Grouped(Kept):
         known = {name: measure for name, measure in found.items() if measure is not None}
         if len(known) < len(found):
             return
-        self._measures = known
         for state in (state for one in known.values() for state in one.states):
             self._states.setdefault(state, f"{HIDDEN}{len(self._states)}")
+        by = self.aggregate.by
+        self._forward = Forward(self.input.columns, by, known, self._states, self._id(), self._to_stored(STALE))
 
     @property
     def brings_forward(self) -> bool:
-        return self._measures is not None
+        return self._forward is not None
 
     @property
     def told(self) -> str:
-        if self._measures is not None:
+        if self._forward is not None:
             return "stored groups are brought forward by the change; a group whose rows have to be seen is read again"
         return "the groups that the change touches are computed anew from the sources"
 
@@ -73,23 +72,31 @@ class Grouped(Kept):
         by = self.aggregate.by
         values = [F.expr(sql).alias(name) for name, sql in self.aggregate.values.items()]
         states = [F.expr(state.whole).alias(name) for state, name in self._states.items()]
-        return self._shown(df.groupBy(*map(column, by)).agg(*values, *states))
+        groups = df.groupBy(*map(column, by)).agg(*values, *states)
+        return reduce(lambda made, step: made.select(*step), self._to_stored(), groups)
 
-    def _shown(self, groups: DataFrame, *more: str) -> DataFrame:
-        """Groups with their aggregates as they are stored: the query's columns, ID, states; and some more."""
+    def _to_stored(self, *more: str) -> list[list[Column]]:
+        """What is selected, step by step, to make groups with their aggregates what is stored of them: the query's
+        columns, ID, states; and some more."""
         kept = [*self._states.values(), *more]
-        df = groups.withColumn(ID, self._id())
-        shown = F.lit(True)
+        have = [*self.aggregate.by, *self.aggregate.values, *kept]
+        steps = [[*map(column, have), self._id().alias(ID)]]
+        have.append(ID)
         for one in self._above:
             if isinstance(one, Filter):
-                df = df.withColumn(SHOWN, F.coalesce(F.expr(one.condition), F.lit(False)) & shown)
-                shown = column(SHOWN)
+                holds = F.coalesce(F.expr(one.condition), F.lit(False))
+                holds = holds & column(SHOWN) if SHOWN in have else holds
+                have = [name for name in have if name != SHOWN]
+                steps.append([*map(column, have), holds.alias(SHOWN)])
+                have.append(SHOWN)
             else:
                 assert isinstance(one, Project)
-                also = [ID, *kept, *([SHOWN] if SHOWN in df.columns else [])]
-                df = df.select(*(F.expr(sql).alias(name) for name, sql in one.values.items()), *map(column, also))
+                also = [ID, *kept, *([SHOWN] if SHOWN in have else [])]
+                steps.append([*(F.expr(sql).alias(name) for name, sql in one.values.items()), *map(column, also)])
+                have = [*one.values, *also]
         also = [ID, *kept, *([SHOWN] if self.filtered else [])]
-        return df.select(*(column(unique).alias(name) for name, unique in self._named), *map(column, also))
+        steps.append([*(column(unique).alias(name) for name, unique in self._named), *map(column, also)])
+        return steps
 
     def _id(self) -> Column:
         by = self.aggregate.by
@@ -101,9 +108,9 @@ class Grouped(Kept):
         came = run.change(self.input)
         if came is None:
             return None
-        if self._measures is None:
+        if self._forward is None:
             return Update(self._computed(run, came, None))
-        return Update(self._brought_forward(run, run.settled(self._partial(came)), stored))
+        return self._brought_forward(run, self._forward, came, stored)
 
     def _computed(self, run: Run, came: DataFrame, keys: Keys | None) -> DataFrame:
         """The groups of a change anew, those that have gone marked as deleted."""
@@ -113,91 +120,35 @@ class Grouped(Kept):
         keys = keys or keys_of([(came, by)], by)
         now = self._anew(narrowed(self.input.rows(Moment.NEW, run, keys), keys))
         touched = keys.frame.select(self._id().alias(ID)).distinct()
-        return touched.join(now, ID, "left").withColumn(DELETED, column(_GROUP).isNull())
+        return touched.join(now, ID, "left").withColumn(DELETED, column(ROWS).isNull())
 
-    def _partial(self, came: DataFrame) -> DataFrame:
-        """What the change brings to each group that it touches."""
-        assert self._measures is not None
-        unit = F.explode(F.array_repeat(F.signum(WEIGHT).cast("bigint"), F.abs(column(WEIGHT)).cast("int")))
-        names = [name for name in came.columns if name != WEIGHT]
-        units = came.select(*map(column, names), unit.alias(WEIGHT))
-        states = [F.expr(state.change).alias(_of_change(name)) for state, name in self._states.items()]
-        aids = [F.expr(sql).alias(name) for sql, name in self._aids().items()]
-        return units.groupBy(*map(column, self.aggregate.by)).agg(*states, *aids).withColumn(ID, self._id())
-
-    def _aids(self) -> dict[str, str]:
-        assert self._measures is not None
-        texts = dict.fromkeys(sql for one in self._measures.values() for sql in one.aids)
-        return {sql: f"{HIDDEN}aid_{at}" for at, sql in enumerate(texts)}
-
-    def _brought_forward(self, run: Run, partial: DataFrame, stored: Stored) -> DataFrame:
-        joined = self._beside_stored(partial, keys_of([(partial, [ID])], [ID]), stored)
-        if self._staleness() == "FALSE":
-            return self._forward(joined)
-        forward = run.settled(self._forward(joined, _STALE))
-        if not _any_stale(forward):
-            return selected(forward, {name: name for name in forward.columns if name != _STALE})
-        joined = run.settled(joined)
-        by, found = self.aggregate.by, joined.where(column(_STALE))
+    def _brought_forward(self, run: Run, forward: Forward, came: DataFrame, stored: Stored) -> Update:
+        columns = [ID, *self._states.values()]
+        partial, old = forward.partial(came), stored.all(columns)
+        if old is None:
+            partial = run.settled(partial)
+            old = stored.some(keys_of([(partial, [ID])], [ID]), columns)
+        merged = forward.merged(partial, old)
+        rows = forward.rows(merged)
+        taken = collected(rows, FEW)
+        if taken is not None and taken.num_rows and pc.min(taken[ROWS]).as_py() < 0:
+            raise Unsteady  # of a group goes more than there was
+        if not forward.may_be_stale:
+            return Update(rows, taken=taken)
+        if taken is None:
+            rows = run.kept(rows)
+        if not _any_stale(rows, taken):
+            return Update(rows, taken=taken)
+        merged = run.settled(merged)
+        by, found = self.aggregate.by, merged.where(column(STALE))
         stale = keys_of([(found, by)], by) if by else Keys((), found)
-        return self._forward(joined.where(~column(_STALE))).unionByName(self._computed(run, stale.frame, stale))
-
-    def _forward(self, joined: DataFrame, *more: str) -> DataFrame:
-        """The stored rows of groups whose merged states say everything."""
-        rows = self._shown(self._valued(joined, *more), *more)
-        return rows.withColumn(DELETED, column(_GROUP) <= 0 if self.aggregate.by else F.lit(False))
-
-    def _beside_stored(self, partial: DataFrame, keys: Keys, stored: Stored) -> DataFrame:
-        """Each group with its merged states, and whether its rows have to be seen."""
-        names = list(self._states.values())
-        old = selected(stored(keys, [ID, *names]), {ID: ID, **{_stored(name): name for name in names}})
-        partial, old = beside(partial, old)
-        joined = partial.join(old, ID, "left")
-        merged = []
-        for state, name in self._states.items():
-            text = state.merged.format(old=quoted(_stored(name)), new=quoted(_of_change(name)))
-            data_type = old.schema[_stored(name)].dataType
-            merged.append(F.expr(text).cast(data_type).alias(name))
-        kept = [*self.aggregate.by, *self._aids().values(), *map(_stored, self._states.values())]
-        both = joined.select(*map(column, kept), *merged)
-        return both.withColumn(_STALE, F.coalesce(F.expr(self._staleness()), F.lit(False)))
-
-    def _staleness(self) -> str:
-        assert self._measures is not None
-        aids = self._aids()
-        conditions = []
-        for measure in self._measures.values():
-            names = [self._states[state] for state in measure.states]
-            given = {f"a{at}": quoted(aids[sql]) for at, sql in enumerate(measure.aids)}
-            if measure.stale is not None:
-                conditions.append(measure.stale.format(*(quoted(_stored(name)) for name in names), **given))
-            if measure.lost is not None:
-                conditions.append(measure.lost.format(*map(quoted, names)))
-        return " OR ".join(f"COALESCE({one}, FALSE)" for one in dict.fromkeys(conditions)) or "FALSE"
-
-    def _valued(self, groups: DataFrame, *more: str) -> DataFrame:
-        """The aggregates of the merged states, as the query knows them."""
-        assert self._measures is not None
-        values = []
-        for name, measure in self._measures.items():
-            names = [quoted(self._states[state]) for state in measure.states]
-            values.append(F.expr(measure.value.format(*names)).alias(name))
-        kept = [*self.aggregate.by, *self._states.values(), *more]
-        return groups.select(*map(column, kept), *values)
+        fresh = forward.rows(merged.where(~column(STALE))).drop(STALE)
+        return Update(fresh.unionByName(self._computed(run, stale.frame, stale)))
 
 
-def _any_stale(groups: DataFrame) -> bool:
+def _any_stale(rows: DataFrame, taken: pa.Table | None) -> bool:
     """Whether some have to be computed anew."""
-    known = lying(groups)
-    return not groups.where(column(_STALE)).isEmpty() if known is None else bool(pc.any(known[_STALE]).as_py())
-
-
-def _stored(name: str) -> str:
-    return f"{name}@stored"
-
-
-def _of_change(name: str) -> str:
-    return f"{name}@change"
+    return not rows.where(column(STALE)).isEmpty() if taken is None else bool(pc.any(taken[STALE]).as_py())
 
 
 def grouped_of(operator: Operator, columns: Sequence[tuple[str, str]]) -> Grouped | None:

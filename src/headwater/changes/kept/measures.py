@@ -87,6 +87,11 @@ def _sum(value: str, data_type: DataType) -> Measure | None:
         return None
     if isinstance(data_type, IntegralType):
         value = f"CAST({value} AS BIGINT)"
+    return _total(value, data_type, count)
+
+
+def _total(value: str, data_type: DataType, count: State) -> Measure:
+    """A sum in the value's own type, with the count of its values."""
     total = State(
         f"SUM({value})",
         f"SUM(CASE WHEN {WEIGHT} > 0 THEN {value} ELSE -{_bracketed(value)} END)",
@@ -115,8 +120,7 @@ def _average(value: str, data_type: DataType) -> Measure | None:
         result = "{0} / {1}"
     else:
         return None
-    total = _sum(inner, data_type)
-    assert total is not None
+    total = _total(inner, data_type, count)
     shown = f"CASE WHEN {{1}} > 0 THEN {result} END"
     return Measure((total.states[0], count), shown, total.aids, total.stale, total.lost)
 

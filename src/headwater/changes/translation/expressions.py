@@ -12,6 +12,9 @@ from headwater.changes.translation.scope import Scope, parts_of
 IsAggregate = Callable[[str], bool]
 """Whether a function, by its name, is an aggregate: the engine knows."""
 
+AROUND_A_CALL = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
+"""What stands around a call of a function, and is of it."""
+
 WINDOW, SESSION = "window", "session_window"
 """Functions that put a time into windows; a column of a group has their name."""
 
@@ -85,7 +88,7 @@ def aggregates_in(expression: exp.Expr, is_aggregate: IsAggregate) -> list[exp.E
         if _is_call(node, is_aggregate) and not of_a_window:
             found.append(node)
             return
-        through = isinstance(node, exp.Window) or (of_a_window and isinstance(node, exp.Filter))
+        through = isinstance(node, exp.Window) or (of_a_window and isinstance(node, AROUND_A_CALL))
         for inner in node.iter_expressions():
             visit(inner, through and inner is node.this)
 
@@ -100,6 +103,8 @@ def has_aggregate(expression: exp.Expr, is_aggregate: IsAggregate) -> bool:
 def _is_call(node: exp.Expr, is_aggregate: IsAggregate) -> bool:
     if isinstance(node, (exp.Filter, exp.WithinGroup)):
         return True
+    if isinstance(node, (exp.IgnoreNulls, exp.RespectNulls)):
+        return _is_call(node.this, is_aggregate)
     if isinstance(node, exp.AggFunc):
         return not isinstance(node, (exp.Grouping, exp.GroupingId))
     return isinstance(node, exp.Anonymous) and is_aggregate(node.name)

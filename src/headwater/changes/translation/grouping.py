@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from headwater.changes.aggregates import Aggregate
 from headwater.changes.linear import Project, UnionAll
 from headwater.changes.operator import Operator
-from headwater.changes.translation.expressions import IsAggregate, has_aggregate, reference, sql
+from headwater.changes.translation.expressions import IsAggregate, has_aggregate, reference, resolved, sql
 from headwater.changes.translation.refusal import NotIncremental
 from headwater.changes.translation.scope import Names, Scope, parts_of
 
@@ -24,30 +24,46 @@ class GroupingSets:
 
     keys: list[exp.Expr]
     sets: list[frozenset[int]]
-    grouping: dict[str, exp.Expr] = field(default_factory=dict)
-    """`grouping(x)` and `grouping_id()` by their text, over the column GROUPING."""
+    several: bool = False
+    """Written with ROLLUP, CUBE or GROUPING SETS, so that one can ask which set a row is of."""
 
     @property
     def plain(self) -> bool:
-        return self.sets == [frozenset(range(len(self.keys)))]
+        return not self.several
+
+    def grouping(self, keys: Sequence[str]) -> dict[tuple[str, ...], exp.Expr]:
+        """`grouping(x)` and `grouping_id(…)`, by their names and the keys that they are asked of, over the column
+        GROUPING. `keys`: the resolved text of each."""
+        return {} if self.plain else _grouping(keys)
 
     def expanded(
-        self, input: Operator, below: Sequence[str], columns: Sequence[str], calls: Mapping[str, str], names: Names
+        self,
+        input: Operator,
+        below: Sequence[str],
+        columns: Sequence[str],
+        calls: Mapping[str, str],
+        names: Names,
+        nothing: Callable[[str], str],
     ) -> Operator:
-        """One aggregate over a copy of the rows for each set; keys that are not in a set are NULL in its copy."""
+        """One aggregate over a copy of the rows for each set; keys that are not in a set are NULL in its copy.
+
+        `nothing`: NULL of a column's type, as SQL.
+        """
         at = {name: index for index, name in reversed(list(enumerate(columns)))}
         copies = {name: names.new(name.rsplit("#", 1)[0]) for name in below}
-        number = names.new(GROUPING)
+        number, place = names.new(GROUPING), names.new("set")
         kept = {name: sql(reference(name)) for name in input.columns}
         parts: list[Operator] = []
-        for one in self.sets:
+        for at_, one in enumerate(self.sets):
             own = [name for name in below if at[name] in one]
-            keys = {copy: kept[name] if name in own else "NULL" for name, copy in copies.items()}
+            keys = {copy: kept[name] if name in own else nothing(name) for name, copy in copies.items()}
             which = sum(1 << (len(columns) - 1 - index) for index in range(len(columns)) if index not in one)
             plain = {name: name for name in input.columns} | {copies[name]: name for name in own}
-            parts.append(Project(input, {**kept, **keys, number: f"CAST({which} AS BIGINT)"}, plain))
-        rows = UnionAll(parts, [*input.columns, *copies.values(), number])
-        groups = Aggregate(rows, [*copies.values(), number], {name: text for text, name in calls.items()})
+            # A set that is named twice gives its groups twice.
+            told = {number: f"CAST({which} AS BIGINT)", place: str(self.sets[:at_].count(one))}
+            parts.append(Project(input, {**kept, **keys, **told}, plain))
+        rows = UnionAll(parts, [*input.columns, *copies.values(), number, place])
+        groups = Aggregate(rows, [*copies.values(), number, place], {name: text for text, name in calls.items()})
         named = {**copies, **{name: name for name in calls.values()}, GROUPING: number}
         return Project(groups, {name: sql(reference(one)) for name, one in named.items()}, named)
 
@@ -66,16 +82,16 @@ def grouping_sets(
         others = [one for one in chosen if not has_aggregate(one, is_aggregate)]
         return GroupingSets(others, [frozenset(range(len(others)))])
     keys: list[exp.Expr] = []
+    texts: list[str] = []
     choices: list[list[frozenset[int]]] = []
 
     def at(one: exp.Expr) -> int:
         found = _meant(one, aliases, chosen, scope)
-        text = sql(found)
-        for index, key in enumerate(keys):
-            if sql(key) == text:
-                return index
-        keys.append(found)
-        return len(keys) - 1
+        text = sql(resolved(found, scope))
+        if text not in texts:
+            texts.append(text)
+            keys.append(found)
+        return texts.index(text)
 
     for one in group.expressions:
         if isinstance(one, (exp.Rollup, exp.Cube)):
@@ -88,17 +104,24 @@ def grouping_sets(
         for one in group.args.get(name) or []:
             if not isinstance(one, exp.Expr):
                 raise NotIncremental(f"WITH {name.upper()}", group, f"write GROUP BY {name.upper()} (…)")
-            choices.append(_of_rollup(one, at))
+            if one.expressions:
+                choices.append(_of_rollup(one, at))
+            else:  # GROUP BY a, b WITH ROLLUP: of all that stands before it
+                choices = [_of_rollup(type(one)(expressions=group.expressions), at)]
     given = group.args.get("grouping_sets") or []
     if given:  # GROUP BY a, b GROUPING SETS (…): the keys are just listed
         choices = [_of_sets(one, at) for one in given]
     sets = [frozenset().union(*combination) for combination in itertools.product(*choices)]
-    return GroupingSets(keys, sets, _grouping(keys, scope) if len(sets) > 1 or given else {})
+    written = any(isinstance(one, (exp.Rollup, exp.Cube, exp.GroupingSets)) for one in group.expressions)
+    several = written or any(group.args.get(name) for name in ("rollup", "cube", "grouping_sets"))
+    return GroupingSets(keys, sets, several)
 
 
 def _meant(one: exp.Expr, aliases: Mapping[str, exp.Expr], chosen: Sequence[exp.Expr], scope: Scope) -> exp.Expr:
     """An ordinal or an alias stands for a column of the result; a column of the sources comes first."""
     if isinstance(one, exp.Literal) and not one.is_string:
+        if not one.name.isdigit() or not 0 < int(one.name) <= len(chosen):
+            raise NotIncremental("this is not the number of a column of the result", one)
         return chosen[int(one.name) - 1]
     if isinstance(one, exp.Column) and scope.find(parts_of(one)) is None:
         found = aliases.get(one.name.lower())
@@ -136,12 +159,12 @@ def _of_sets(one: exp.Expr, at: Callable[[exp.Expr], int]) -> list[frozenset[int
     return found
 
 
-def _grouping(keys: Sequence[exp.Expr], scope: Scope) -> dict[str, exp.Expr]:
+def _grouping(keys: Sequence[str]) -> dict[tuple[str, ...], exp.Expr]:
     whole = reference(GROUPING)
-    found: dict[str, exp.Expr] = {"grouping_id()": whole}
+    found: dict[tuple[str, ...], exp.Expr] = {("groupingid",): whole, ("groupingid", *keys): whole}
     for index, key in enumerate(keys):
         shift = len(keys) - 1 - index
         bit = f"CAST(SHIFTRIGHT({sql(whole)}, {shift}) & 1 AS TINYINT)"
         parsed: exp.Expr = exp.maybe_parse(bit, dialect="spark")
-        found[f"grouping({sql(key).lower()})"] = parsed
+        found["grouping", key] = parsed
     return found

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pyspark.sql.types import DataType, StructType
 from sqlglot import exp
 
 from headwater.changes.aggregates import Aggregate, Sessions
 from headwater.changes.joins import Join, JoinKind, Pair
+from headwater.changes.keys import is_wider
 from headwater.changes.linear import Filter, Project, Scan, UnionAll
 from headwater.changes.operator import Operator
 from headwater.changes.sets import SetOperation
@@ -31,8 +33,9 @@ from headwater.changes.translation.grouping import grouping_sets
 from headwater.changes.translation.inner import with_implied
 from headwater.changes.translation.refusal import NotIncremental
 from headwater.changes.translation.rewriting import for_people, rewritten, with_aliases
-from headwater.changes.translation.scope import Names, Scope, Seen, renamed
+from headwater.changes.translation.scope import Names, Scope, Seen, parts_of, renamed
 from headwater.changes.translation.sources import sources
+from headwater.changes.translation.types import Types, with_casts
 from headwater.changes.windows import Window
 
 
@@ -48,9 +51,10 @@ class Made:
 class Translation:
     """Translates one query; `columns_of` gives the columns of a source by the name it has in the text."""
 
-    def __init__(self, columns_of: Callable[[str], Sequence[str]], is_aggregate: IsAggregate) -> None:
+    def __init__(self, columns_of: Callable[[str], Sequence[str]], is_aggregate: IsAggregate, types: Types) -> None:
         self.names = Names()
         self.is_aggregate = is_aggregate
+        self.types = types
         self._columns_of = columns_of
         self._ctes: list[dict[str, exp.CTE]] = []
 
@@ -84,7 +88,7 @@ class Translation:
             raise NotIncremental("both sides of a set operation have the same number of columns", query)
         names = [name for name, _ in left.columns]
         fresh = [self.names.new(name) for name in names]
-        sides = [_narrowed(one) for one in (left, right)]
+        sides = self._of_one_type([_narrowed(one) for one in (left, right)])
         keeps_all = query.args.get("distinct") is False
         if isinstance(query, exp.Union):
             operator: Operator = UnionAll(sides, fresh)
@@ -94,6 +98,16 @@ class Translation:
             intersect = isinstance(query, exp.Intersect)
             operator = SetOperation(sides[0], sides[1], fresh, intersect=intersect, all=keeps_all)
         return Made(operator, list(zip(names, fresh, strict=True)))
+
+    def _of_one_type(self, sides: Sequence[Operator]) -> list[Operator]:
+        """The sides of a set operation with the types that its result has: each may change without the other."""
+        have, want = self.types.together(sides)
+        made: list[Operator] = []
+        for side, own in zip(sides, have, strict=True):
+            plain_ = {name: name for name, one, other in zip(side.columns, own, want, strict=True) if one == other}
+            values = with_casts(side, self.types, own, want)
+            made.append(side if len(plain_) == len(values) else Project(side, values, plain_))
+        return made
 
     # --- SELECT
 
@@ -107,7 +121,7 @@ class Translation:
         rest = conjunction([one.copy() for one in waiting])
         if rest is not None:
             operator = with_condition(self, operator, scope, rest)
-        chosen = self._chosen(select, scope)
+        chosen = self._chosen(select, scope, operator)
         having = select.args.get("having")
         qualify = select.args.get("qualify")
         extra = [one.this.copy() for one in (having, qualify) if one is not None]
@@ -173,12 +187,13 @@ class Translation:
         return Made(made.operator, renamed(made.columns, cte.args.get("alias")))
 
     def join(self, left: Operator, right: Operator, kind: JoinKind, parts: Sequence[exp.Expr]) -> Operator:
-        """A join by resolved conditions: equalities of the two sides become its keys."""
+        """A join by resolved conditions: equalities of the two sides become its keys, of one type on both."""
         left_names, right_names = set(left.columns), set(right.columns)
         pairs: list[Pair] = []
         rest: list[exp.Expr] = []
         to_left: dict[str, exp.Expr] = {}
         to_right: dict[str, exp.Expr] = {}
+        widened: dict[str, tuple[str, DataType]] = {}
         for part in parts:
             inner = part.unnest()
             sides = (inner.this, inner.expression) if isinstance(inner, (exp.EQ, exp.NullSafeEQ)) else None
@@ -190,11 +205,25 @@ class Translation:
             if not uniques(sides[0]) or not uniques(sides[1]):
                 rest.append(part)
                 continue
+            types = self.types.of(left, sides[0]), self.types.of(right, sides[1])
+            common = self.types.equal(*types)
+            given, sides = sides, (self._as(sides[0], types[0], common), self._as(sides[1], types[1], common))
+            if plain(sides[0]) in {pair.left for pair in pairs} or plain(sides[1]) in {pair.right for pair in pairs}:
+                rest.append(part)  # a column is part of the key once
+                continue
             one, other = (self._column(side, made) for side, made in zip(sides, (to_left, to_right), strict=True))
             pairs.append(Pair(one, other, isinstance(inner, exp.NullSafeEQ)))
-        left, right = self._with_columns(left, to_left), self._with_columns(right, to_right)
+            for name, value, own in zip((one, other), given, types, strict=True):
+                below = plain(value)
+                if below is not None and is_wider(common, own):
+                    widened[name] = below, own
+        left, right = self._with_columns(left, to_left, widened), self._with_columns(right, to_right, widened)
         condition = conjunction(rest)
         return Join(left, right, kind, pairs, None if condition is None else sql(condition))
+
+    def _as(self, value: exp.Expr, own: DataType, wanted: DataType) -> exp.Expr:
+        """A value in the type as which it is compared."""
+        return value if own == wanted else self.types.cast(value, wanted)
 
     def _column(self, value: exp.Expr, made: dict[str, exp.Expr]) -> str:
         found = plain(value)
@@ -204,19 +233,25 @@ class Translation:
         made[name] = value
         return name
 
-    def _with_columns(self, operator: Operator, made: Mapping[str, exp.Expr]) -> Operator:
-        """The operator's columns, and some more computed of them."""
+    def _with_columns(
+        self,
+        operator: Operator,
+        made: Mapping[str, exp.Expr],
+        widened: Mapping[str, tuple[str, DataType]] | None = None,
+    ) -> Operator:
+        """The operator's columns, and some more computed of them; `widened`: see Project."""
         if not made:
             return operator
         for value in made.values():
             require_no_session(value)
         kept = {name: sql(reference(name)) for name in operator.columns}
         values = {**kept, **{name: sql(value) for name, value in made.items()}}
-        return Project(operator, values, {name: name for name in operator.columns})
+        wider = {name: one for name, one in (widened or {}).items() if name in made}
+        return Project(operator, values, {name: name for name in operator.columns}, wider)
 
     # --- parts of SELECT
 
-    def _chosen(self, select: exp.Select, scope: Scope) -> list[tuple[str, exp.Expr]]:
+    def _chosen(self, select: exp.Select, scope: Scope, operator: Operator) -> list[tuple[str, exp.Expr]]:
         """The columns of the result, stars written out."""
         chosen: list[tuple[str, exp.Expr]] = []
         for one in select.expressions:
@@ -224,14 +259,28 @@ class Translation:
             if isinstance(star, exp.Star):
                 if star.args.get("except_") or star.args.get("except") or star.args.get("replace"):
                     raise NotIncremental("a star with EXCEPT or REPLACE", one)
-                relation = one.table if isinstance(one, exp.Column) else None
-                for seen in scope.of(relation or None):
+                of = parts_of(one)[:-1] if isinstance(one, exp.Column) else []
+                if of and (len(of) > 1 or not any(scope.of(of[0]))):
+                    chosen += self._fields(one, of, scope, operator)
+                    continue
+                for seen in scope.of(of[0] if of else None):
                     column = exp.column(seen.name, table=seen.relation or None, quoted=True)
                     chosen.append((seen.name, column))
                 continue
             value = one.this if isinstance(one, exp.Alias) else one
             chosen.append((one.alias_or_name or sql(one), value))
         return chosen
+
+    def _fields(
+        self, star: exp.Expr, of: Sequence[str], scope: Scope, operator: Operator
+    ) -> list[tuple[str, exp.Expr]]:
+        """`s.*` of a struct: its fields."""
+        struct = exp.column(*(exp.to_identifier(name, quoted=True) for name in reversed(of)))
+        fields = self.types.of(operator, resolved(struct, scope))
+        if not isinstance(fields, StructType):
+            raise NotIncremental("a star of something else than a relation or a struct", star)
+        names = [exp.to_identifier(name, quoted=True) for name in fields.names]
+        return [(name.name, exp.Dot(this=struct.copy(), expression=name)) for name in names]
 
     def _grouped(
         self,
@@ -276,12 +325,18 @@ class Translation:
         elif sets.plain:
             operator = Aggregate(operator, below, {name: text for text, name in calls.items()})
         else:
-            operator = sets.expanded(operator, below, columns, calls, self.names)
+            types, input = self.types, operator
+
+            def nothing(name: str) -> str:
+                return f"CAST(NULL AS {types.text(types.of(input, reference(name)))})"
+
+            operator = sets.expanded(input, below, columns, calls, self.names, nothing)
         after = Scope([one for one in scope.columns if one.unique in below], scope.outer)
         for name in operator.columns:
             after.hide(name)
         after.columns += [Seen("", name, unique, hidden=True) for name, unique in windows.items()]
-        over_groups = [rewritten(value, scope, named, calls, sets.grouping) for value in values]
+        grouping = sets.grouping([sql(resolved(key, scope)) for key in keys])
+        over_groups = [rewritten(value, scope, named, calls, grouping) for value in values]
         return operator, over_groups, after
 
     def _windowed(

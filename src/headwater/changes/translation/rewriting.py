@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from headwater.changes.translation.expressions import reference, resolved, sql
+from headwater.changes.translation.expressions import AROUND_A_CALL, reference, resolved, sql
 from headwater.changes.translation.refusal import NotIncremental
 from headwater.changes.translation.scope import Scope
 
@@ -16,7 +16,7 @@ def rewritten(
     scope: Scope,
     keys: Mapping[str, str],
     calls: Mapping[str, str],
-    grouping: Mapping[str, exp.Expr],
+    grouping: Mapping[tuple[str, ...], exp.Expr],
 ) -> exp.Expr:
     """A value over a group's columns: its aggregates and group expressions, wherever they stand in it."""
     holder = exp.Paren(this=value.copy())
@@ -31,10 +31,13 @@ def rewritten(
         if text is not None and text in keys:
             node.replace(reference(keys[text]))
             return
-        if node.key in ("grouping", "groupingid") and sql(node).lower() in grouping:
-            node.replace(grouping[sql(node).lower()].copy())
+        if isinstance(node, (exp.Grouping, exp.GroupingId)):
+            asked = (node.key, *(_text(one, scope) or sql(one) for one in node.expressions))
+            if asked not in grouping:
+                raise NotIncremental("this is not asked of the keys of GROUP BY as they stand there", node)
+            node.replace(grouping[asked].copy())
             return
-        through = isinstance(node, exp.Window) or (of_a_window and isinstance(node, exp.Filter))
+        through = isinstance(node, exp.Window) or (of_a_window and isinstance(node, AROUND_A_CALL))
         for inner in list(node.iter_expressions()):
             visit(inner, through and inner is node.this)
 

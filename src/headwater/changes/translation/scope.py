@@ -20,6 +20,10 @@ class Seen:
     unique: str
     hidden: bool = False
     """Made for the plan: no star means it."""
+    merged: bool = False
+    """What USING made of both sides' columns: no relation's own star means it."""
+    behind: bool = False
+    """One of those that USING made one of: only with its relation's name is it meant."""
 
 
 @dataclass
@@ -42,7 +46,7 @@ class Scope:
             qualified = [one for one in self.columns if _same(one.relation, parts[0]) and _same(one.name, parts[1])]
             if qualified:
                 return qualified[0], parts[2:]
-        plain = [one for one in self.columns if _same(one.name, parts[0])]
+        plain = [one for one in self.columns if _same(one.name, parts[0]) and not one.behind]
         if not plain:
             return None
         if len({one.unique for one in plain}) > 1:
@@ -52,8 +56,9 @@ class Scope:
     def of(self, relation: str | None) -> Iterator[Seen]:
         """The columns of one relation, or of all: what a star means."""
         for one in self.columns:
-            if not one.hidden and (relation is None or _same(one.relation, relation)):
-                yield one
+            if one.hidden or (one.behind if relation is None else one.merged or not _same(one.relation, relation)):
+                continue
+            yield one
 
 
 class Names:

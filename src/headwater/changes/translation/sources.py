@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from headwater.changes.joins import Join, JoinKind, Pair
+from headwater.changes.joins import JoinKind
 from headwater.changes.linear import Generate
 from headwater.changes.operator import Operator
-from headwater.changes.translation.expressions import conjuncts, resolved, sql
+from headwater.changes.translation.expressions import conjuncts, reference, resolved, sql
 from headwater.changes.translation.inner import Condition, Member, joined, with_implied
 from headwater.changes.translation.refusal import NotIncremental
 from headwater.changes.translation.scope import Scope, Seen, renamed
@@ -126,18 +127,22 @@ def _using(
 ) -> Operator:
     if kind is JoinKind.FULL:
         raise NotIncremental("FULL JOIN … USING", hint="write the condition with ON, and coalesce the columns")
-    pairs, mine = [], []
+    only_left = kind in (JoinKind.SEMI, JoinKind.ANTI)
+    parts: list[exp.Expr] = []
+    mine: list[Seen] = []
+    behind: set[Seen] = set()
     for name in using:
         one, other = scope.find([name]), theirs.find([name])
         if one is None or other is None:
             raise NotIncremental(f"USING ({name}): both sides need the column")
-        pairs.append(Pair(one[0].unique, other[0].unique))
-        kept = other[0].unique if kind is JoinKind.RIGHT else one[0].unique
-        mine.append(Seen(one[0].relation, name, kept))
-    operator = Join(left, right, kind, pairs)
-    rest = [one for one in scope.columns if one.name.lower() not in {name.lower() for name in using}]
-    others = [one for one in theirs.columns if one.name.lower() not in {name.lower() for name in using}]
-    scope.columns[:] = [*mine, *rest, *([] if kind in (JoinKind.SEMI, JoinKind.ANTI) else others)]
+        parts.append(exp.EQ(this=reference(one[0].unique), expression=reference(other[0].unique)))
+        mine.append(replace(other[0] if kind is JoinKind.RIGHT else one[0], merged=True))
+        behind |= {one[0], other[0]}
+    operator = made.join(left, right, kind, parts)
+    # Left's column that RIGHT fills up with NULL, and right's, are still there by the names of their relations.
+    rest = [*scope.columns, *([] if only_left else theirs.columns)]
+    rest = [one for one in rest if not (one.merged and one in behind)]
+    scope.columns[:] = [*mine, *(replace(one, behind=True) if one in behind else one for one in rest)]
     return operator
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from headwater.changes.aggregates import Aggregate
 from headwater.changes.joins import Join, JoinKind
+from headwater.changes.keys import is_wider
 from headwater.changes.linear import Project
 from headwater.changes.operator import Operator
 from headwater.changes.translation.expressions import (
@@ -86,11 +87,31 @@ def _in(made: Translation, operator: Operator, scope: Scope, asked: exp.In, *, n
     given = list(left.expressions) if isinstance(left, exp.Tuple) else [left]
     if len(given) != len(inner.columns):
         raise NotIncremental("IN with another number of columns", asked)
-    values = [resolved(one, scope) for one in given]
+    values, inner = _of_one_type(made, operator, [resolved(one, scope) for one in given], inner)
     same = [exp.EQ(this=value, expression=reference(name)) for value, name in zip(values, inner.columns, strict=True)]
     if not negated:
         return made.join(operator, inner.operator, JoinKind.SEMI, [*same, *inner.links])
     return _not_in(made, operator, values, inner, same)
+
+
+def _of_one_type(
+    made: Translation, operator: Operator, values: Sequence[exp.Expr], inner: _Inner
+) -> tuple[list[exp.Expr], _Inner]:
+    """The values and the query's columns in the types as which they are compared."""
+    types, asked, columns = made.types, [], []
+    kept = {name: sql(reference(name)) for name in inner.operator.columns}
+    more: dict[str, str] = {}
+    for value, name in zip(values, inner.columns, strict=True):
+        one, other = types.of(operator, value), types.of(inner.operator, reference(name))
+        common = types.among(one, other)
+        asked.append(value if one == common else types.cast(value, common))
+        columns.append(name if other == common else made.names.new(name.rsplit("#", 1)[0]))
+        if other != common:
+            more[columns[-1]] = sql(types.cast(reference(name), common))
+    if not more:
+        return asked, inner
+    widened = Project(inner.operator, {**kept, **more}, {name: name for name in kept})
+    return asked, replace(inner, operator=widened, columns=columns)
 
 
 def _not_in(
@@ -108,6 +129,11 @@ def _not_in(
     kept = made.join(operator, inner.operator, JoinKind.ANTI, [*same, *inner.links])
     # Whether there are rows and unknown values among them changes seldom, however often the rows do.
     links = [_sides(link, set(operator.columns)) for link in inner.links]
+    for one, other in links:
+        outer, own = made.types.of(operator, one), made.types.of(inner.operator, reference(other))
+        common = made.types.equal(outer, own)
+        if own != common and not is_wider(common, own):  # two values of the query's may be the same to the one outside
+            raise NotIncremental("NOT IN that is linked by columns of different types", one, "write NOT EXISTS")
     groups = list(dict.fromkeys(other for _, other in links))
     rows, known = made.names.new("rows"), made.names.new("known")
     counted = Aggregate(inner.operator, groups, {rows: "COUNT(1)", known: f"COUNT({sql(reference(name))})"})
@@ -151,16 +177,36 @@ def _scalar(made: Translation, operator: Operator, scope: Scope, query: exp.Expr
     value = value.this if isinstance(value, exp.Alias) else value
     if query.args.get("group") is not None or not aggregates_in(value, made.is_aggregate):
         raise NotIncremental("a scalar subquery that is no aggregate", query, "aggregate it: max(…)")
-    inner = _decorrelated(made, query, scope, wanted=True, scalar=True)
+    inner = _decorrelated(made, query, scope, wanted=True, around=operator)
     [name] = inner.columns
     scope.hide(name)
     if not inner.links:
         return Join(operator, inner.operator, JoinKind.INNER, ()), reference(name)
-    joined = made.join(operator, inner.operator, JoinKind.LEFT, inner.links)
-    if inner.empty is None:
-        return joined, reference(name)
-    # An aggregate over nothing has a value of its own, such as a count's 0.
-    return joined, exp.maybe_parse(f"COALESCE({sql(reference(name))}, {inner.empty})", dialect="spark")
+    empty = _of_nothing(made, query, inner)
+    if empty is None:
+        return made.join(operator, inner.operator, JoinKind.LEFT, inner.links), reference(name)
+    # Aggregates over nothing have a value of their own, such as a count's 0.
+    there = made.names.new("there")
+    kept = {one: sql(reference(one)) for one in inner.operator.columns}
+    marked = Project(inner.operator, {**kept, there: "TRUE"}, {one: one for one in kept})
+    joined = made.join(operator, marked, JoinKind.LEFT, inner.links)
+    scope.hide(there)
+    chosen = f"CASE WHEN {sql(reference(there))} THEN {sql(reference(name))} ELSE {empty} END"
+    return joined, exp.maybe_parse(chosen, dialect="spark")
+
+
+def _of_nothing(made: Translation, query: exp.Select, inner: _Inner) -> str | None:
+    """What a linked scalar subquery gives where it finds no rows, as SQL; None for NULL."""
+    if isinstance(query.expressions[0].unalias(), (exp.Sum, exp.Avg, exp.Min, exp.Max)):
+        return None
+    assert inner.unlinked is not None
+    nowhere = inner.unlinked.copy()
+    nowhere.set("where", exp.Where(this=exp.false()))
+    found = made.query(nowhere)
+    empty = made.types.literal_of_nothing(found.operator, found.columns[0][1])
+    if empty is not None and query.args.get("having") is not None:
+        raise NotIncremental("HAVING in a linked subquery that has a value over nothing", query)
+    return empty
 
 
 @dataclass(frozen=True)
@@ -170,27 +216,36 @@ class _Inner:
     operator: Operator
     columns: list[str]
     links: list[exp.Expr]
-    empty: str | None = None
+    unlinked: exp.Select | None = None
+    """Its text without them, where it has some."""
 
 
-def _decorrelated(made: Translation, query: exp.Expr, scope: Scope, *, wanted: bool, scalar: bool = False) -> _Inner:
-    """A subquery as an operator, and its links as resolved conditions over both."""
+def _decorrelated(
+    made: Translation, query: exp.Expr, scope: Scope, *, wanted: bool, around: Operator | None = None
+) -> _Inner:
+    """A subquery as an operator, and its links as resolved conditions over both. `around`: of a scalar one, the rows
+    of the query around it."""
     if not isinstance(query, exp.Select):
         plain_ = made.query(query)
         return _Inner(plain_.operator, [unique for _, unique in plain_.columns], [])
     where = query.args.get("where")
     parts = list(conjuncts(where.this)) if where is not None else []
-    _, inside, _ = sources(made, query.copy(), scope)
+    rows, inside, _ = sources(made, query.copy(), scope)
     linking = [one for one in parts if _is_linked(one, inside, scope)]
     if not linking:
         found = made.query(query)
         return _Inner(found.operator, [unique for _, unique in found.columns], [])
-    if query.args.get("group") is not None or (scalar and query.args.get("distinct") is not None):
+    if query.args.get("group") is not None or (around is not None and query.args.get("distinct") is not None):
         raise NotIncremental("a subquery with GROUP BY that depends on the query around it", query)
     # What the links need of the inside is selected beside the columns.
     own = query.copy()
     rest = conjunction([one.copy() for one in parts if one not in linking])
     own.set("where", None if rest is None else exp.Where(this=rest))
+    if around is not None:
+        return _grouped_by_links(made, own, linking, (rows, inside), (around, scope))
+    asked = [*own.expressions, *([own.args["having"]] if own.args.get("having") else [])]
+    if any(aggregates_in(one, made.is_aggregate) for one in asked):
+        raise NotIncremental("an aggregate in a subquery that depends on the query around it", query)
     chosen = list(own.expressions) if wanted else []
     needed: list[exp.Column] = []
     for link in linking:
@@ -204,10 +259,6 @@ def _decorrelated(made: Translation, query: exp.Expr, scope: Scope, *, wanted: b
                 needed.append(column)
     aliased = [exp.alias_(column.copy(), f"__link_{at}", quoted=True) for at, column in enumerate(needed)]
     own.set("expressions", [*[one.copy() for one in chosen], *aliased])
-    if scalar:
-        if not all(isinstance(link.unnest(), exp.EQ) for link in linking):
-            raise NotIncremental("a scalar subquery that is linked by more than equality", query)
-        own.set("group", exp.Group(expressions=[column.copy() for column in needed]))
     found = made.query(own)
     names = [unique for _, unique in found.columns]
     links = []
@@ -220,14 +271,48 @@ def _decorrelated(made: Translation, query: exp.Expr, scope: Scope, *, wanted: b
             else:
                 column.replace(resolved(column, scope))
         links.append(copy.this)
-    empty = None
-    if scalar and any(
-        call.key in ("count", "countif") for call in aggregates_in(query.expressions[0], made.is_aggregate)
-    ):
-        if not isinstance(query.expressions[0].unalias(), exp.Count):
-            raise NotIncremental("a count in a larger expression of a linked subquery", query)
-        empty = "0"
-    return _Inner(found.operator, names[: len(chosen)], links, empty)
+    return _Inner(found.operator, names[: len(chosen)], links)
+
+
+def _grouped_by_links(
+    made: Translation,
+    own: exp.Select,
+    linking: Sequence[exp.Expr],
+    inside: tuple[Operator, Scope],
+    around: tuple[Operator, Scope],
+) -> _Inner:
+    """A scalar subquery without its links: a row for each value that they compare with the query around it."""
+    keys: list[exp.Expr] = []
+    outer: list[exp.Expr] = []
+    for link in linking:
+        mine, theirs = _inside_and_outside(link, inside[1])
+        value = resolved(theirs, around[1])
+        one, other = made.types.of(around[0], value), made.types.of(inside[0], resolved(mine, inside[1]))
+        common = made.types.equal(one, other)
+        keys.append(mine.copy() if other == common else made.types.cast(mine, common))
+        outer.append(value if one == common else made.types.cast(value, common))
+    unlinked = own.copy()
+    aliased = [exp.alias_(key.copy(), f"__link_{at}", quoted=True) for at, key in enumerate(keys)]
+    own.set("expressions", [*own.expressions, *aliased])
+    own.set("group", exp.Group(expressions=keys))
+    found = made.query(own)
+    name, *names = [unique for _, unique in found.columns]
+    links = [exp.EQ(this=value, expression=reference(key)) for value, key in zip(outer, names, strict=True)]
+    return _Inner(found.operator, [name], list(links), unlinked)
+
+
+def _inside_and_outside(link: exp.Expr, inside: Scope) -> tuple[exp.Expr, exp.Expr]:
+    """The sides of an equality: the subquery's own, and that of the query around it."""
+    equality = link.unnest()
+    if isinstance(equality, exp.EQ) and equality.find(exp.Query) is None:
+        for one, other in ((equality.this, equality.expression), (equality.expression, equality.this)):
+            own, others = (
+                [inside.find(parts_of(column)) is not None for column in side.find_all(exp.Column)]
+                for side in (one, other)
+            )
+            if own and all(own) and not any(others):
+                return one, other
+    raise NotIncremental("a scalar subquery that is linked by more than equality", link)
 
 
 def _is_linked(part: exp.Expr, inside: Scope, outside: Scope) -> bool:
