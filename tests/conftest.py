@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from headwater.formats.base import Surroundings
 
 TINY = {
+    # One JVM answers some two thousand tests.
+    "spark.driver.memory": "3g",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     # Code for a handful of rows takes far longer to write and compile than it saves.

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 ONE_TASK = 200_000
 """Up to so many rows lie in one partition: what is made of them alone is one task, and nothing is shuffled."""
+ONE_TASK_BYTES = 32 << 20
+"""And up to so many bytes."""
 
 _lying: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
 _in_one_task: WeakSet[DataFrame] = WeakSet()
-_told: WeakKeyDictionary[SparkSession, tuple[Any, Any]] = WeakKeyDictionary()
-"""What Spark is told of frames in one task: their partitioning, their size."""
-_TOLD_BYTES = 1 << 20
+_sizes: WeakKeyDictionary[SparkSession, dict[int, Any]] = WeakKeyDictionary()
+"""What Spark is told of the size of frames in one task, by its binary digits."""
 
 
 def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -28,38 +29,39 @@ def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
+    parts = max(1, -(-rows.num_rows // ONE_TASK), -(-rows.nbytes // ONE_TASK_BYTES))
     with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
         with pa.ipc.new_stream(file.name, rows.schema) as writer:
             # Each batch is a partition of its own.
-            writer.write_table(rows.combine_chunks(), max_chunksize=ONE_TASK)
+            writer.write_table(rows.combine_chunks(), max_chunksize=max(1, -(-rows.num_rows // parts)))
         jvm: Any = spark._jvm
         batches = jvm.PythonSQLUtils.readArrowStreamFromFile(file.name)
         frame = DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, schema.json(), spark._jsparkSession), spark)
-    if rows.num_rows <= ONE_TASK:
-        frame = _one_task(spark, frame)
+    if parts == 1:
+        frame = _one_task(spark, frame, rows.nbytes)
         _in_one_task.add(frame)
     frame._schema = schema  # known without asking
     _lying[frame] = rows
     return frame
 
 
-def _one_task(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """The frame, said to be small and in one partition: Spark takes rows of unknown size for the largest there are, and
-    distributes them."""
+def _one_task(spark: SparkSession, frame: DataFrame, size: int) -> DataFrame:
+    """The frame, with its size told and that it is in one partition: Spark takes rows of unknown size for the largest
+    there are, and distributes them."""
     from pyspark.sql import DataFrame
 
     plan = frame._jdf.queryExecution().analyzed()
     if plan.nodeName() != "LogicalRDD":
         return frame.coalesce(1)
     jvm: Any = spark._jvm
-    if spark not in _told:
-        physical = jvm.org.apache.spark.sql.catalyst.plans.physical
-        small = spark._jsparkSession.range(_TOLD_BYTES // 8).queryExecution().analyzed().stats()
-        _told[spark] = (getattr(getattr(physical, "SinglePartition$"), "MODULE$"), jvm.scala.Option.apply(small))
-    single, small = _told[spark]
+    sizes, digits = _sizes.setdefault(spark, {}), size.bit_length()
+    if digits not in sizes:
+        alike = spark._jsparkSession.range((1 << digits) // 8 + 1)
+        sizes[digits] = jvm.scala.Option.apply(alike.queryExecution().analyzed().stats())
+    single = getattr(getattr(jvm.org.apache.spark.sql.catalyst.plans.physical, "SinglePartition$"), "MODULE$")
     here, ordering, unknown = spark._jsparkSession, plan.outputOrdering(), jvm.scala.Option.empty()
     make = jvm.org.apache.spark.sql.execution.LogicalRDD
-    sized = make(plan.output(), plan.rdd(), single, ordering, False, here, small, unknown)
+    sized = make(plan.output(), plan.rdd(), single, ordering, False, here, sizes[digits], unknown)
     return DataFrame(jvm.org.apache.spark.sql.Dataset.ofRows(here, sized), spark)
 
 
@@ -103,7 +105,7 @@ def joined(left: DataFrame, right: DataFrame, on: Column | str | None, how: str)
 
 
 def held_together(frame: DataFrame) -> DataFrame:
-    """The same rows: what is in one task is so for Spark too, which loses sight of it behind aggregates."""
+    """The same rows, in one task for Spark too if they are."""
     return following(frame.coalesce(1), frame) if frame in _in_one_task else frame
 
 

@@ -227,7 +227,7 @@ def _embedded(spark: SparkSettings, home: Path) -> dict[str, str]:
         # More than this of our own rows is no part of a plan: the optimizer would go through it again and again.
         "spark.sql.execution.arrow.localRelationThreshold": "64k",
         # Each flow's steps are a few dozen classes: with room for a hundred, many flows compile theirs again and again.
-        "spark.sql.codegen.cache.maxEntries": "2000",
+        "spark.sql.codegen.cache.maxEntries": "400",
         "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
         # A runner lives for months: remember the last jobs, not the last thousand.
         "spark.ui.retainedJobs": "50",
