@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from headwater.sources.append.records import ELEMENT, PATH
 from headwater.sources.decoding.base import EVENT, MISFITS, PROBLEM, SCHEMA, UNKNOWN
-from headwater.sources.decoding.json import JsonDecoder, quoted
+from headwater.sources.decoding.json import JsonDecoder
 from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
 
 DECIMALS = "_headwater_decimals"
@@ -138,20 +138,23 @@ def _checks(schema: StructType) -> _Checks:
         schema,
         wrong,
         F.when(is_wrong & F.col(PROBLEM).isNull(), told).otherwise(F.col(PROBLEM)).cast(PROBLEM_TYPE),
-        F.when(is_wrong, _without(found, leaves)).otherwise(F.col(EVENT)).cast(schema),
+        F.when(is_wrong, _without(found, schema, leaves)).otherwise(F.col(EVENT)).cast(schema),
         F.when(is_wrong, F.map_concat(known, others)).otherwise(F.col(MISFITS)),
     )
 
 
-def _without(wrong: Column, leaves: list[_Leaf]) -> Column:
+def _without(wrong: Column, schema: StructType, leaves: list[_Leaf]) -> Column:
     """The event without the values that do not fit; NULL where one is in an array, from which it can't be taken."""
-    paths = F.map_keys(wrong)
-    event = F.col(EVENT)
-    for leaf in leaves:
-        if ELEMENT not in leaf.path:
-            at = ".".join(map(quoted, leaf.path))
-            kept = F.when(~F.array_contains(paths, F.lit(leaf.key)), F.col(f"{EVENT}.{at}"))
-            event = event.withField(at, kept.cast(leaf.type))
+    paths, checked = F.map_keys(wrong), {leaf.key for leaf in leaves}
+
+    def kept(value: Column, data_type: DataType, path: tuple[str, ...]) -> Column:
+        if isinstance(data_type, StructType) and data_type.fields:
+            fields = (kept(value.getField(f.name), f.dataType, (*path, f.name)).alias(f.name) for f in data_type.fields)
+            return F.when(value.isNotNull(), F.struct(*fields))
+        key = PATH.join(path)
+        return F.when(~F.array_contains(paths, F.lit(key)), value) if key in checked else value
+
+    event = kept(F.col(EVENT), schema, ())
     return F.when(~F.exists(paths, lambda path: F.contains(path, F.lit(PATH + ELEMENT))), event)
 
 
