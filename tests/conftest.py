@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headwater.formats.base import Surroundings
+    from tests.runtime.running import Running
 
 TINY = {
     # One JVM answers some two thousand tests.
@@ -100,3 +101,12 @@ def spark(around: Surroundings) -> Iterator[SparkSession]:
         )
     yield session
     close_session(session)
+
+
+@pytest.fixture
+def runners() -> Iterator[list[Running]]:
+    """Processes that a test starts: what of them still runs at its end is ended."""
+    started: list[Running] = []
+    yield started
+    for runner in started:
+        runner.end()

@@ -22,7 +22,8 @@ from pyspark.sql.types import (
     _parse_datatype_string,
 )
 
-from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable, Surroundings
+from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
+from headwater.formats.light import LightTable
 from headwater.model import DELETED, WEIGHT
 from headwater.spec import Layout, ParquetOptions
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from headwater.formats.base import LightTable, SparkTable
+from headwater.formats.base import SparkTable
+from headwater.formats.light import LightTable
 from headwater.lake import Lake
 from headwater.tables.apply import input as versions
 

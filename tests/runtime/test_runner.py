@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,6 @@ TOPICS = """\
   wrong: {from: landing, partition_by: [no_such_column]}
 """
 COUNT = "SELECT count(*) AS n, count(DISTINCT event_id) AS ids FROM topic('orders')"
-
-
-@pytest.fixture
-def runners() -> Iterator[list[Running]]:
-    started: list[Running] = []
-    yield started
-    for runner in started:
-        runner.end()
 
 
 def state_of(root: Path, flow: str) -> dict[str, Any]:

@@ -49,6 +49,13 @@ class Crm:
         sql = "SELECT slot_name, (confirmed_flush_lsn - '0/0')::int8 FROM pg_replication_slots WHERE database = %s"
         return dict(self.connection.execute(sql, [self.connection.info.dbname]).fetchall())
 
+    def settled_slots(self, count: int) -> set[str]:
+        """The slots when there are so many: the server ends what it did for a closed connection a little later."""
+        until = time.monotonic() + 20
+        while len(self.slots()) != count and time.monotonic() < until:
+            time.sleep(0.02)
+        return set(self.slots())
+
     def end(self) -> None:
         self.connection.close()
         self.connect()  # the server may have been restarted

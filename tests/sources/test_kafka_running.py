@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +48,6 @@ def row(event: dict):
     return {{"id": event["id"], "pool": TaskContext.get().getLocalProperty("spark.scheduler.pool")}}
 """
 BACKLOG = 12
-
-
-@pytest.fixture
-def runners() -> Iterator[list[Running]]:
-    started: list[Running] = []
-    yield started
-    for runner in started:
-        runner.end()
 
 
 def statuses(root: Path) -> dict[str, dict[str, Any]]:

@@ -257,7 +257,7 @@ def test_the_end_of_topics(spark: SparkSession, crm: Crm, tmp_path: Path) -> Non
     assert dropped.code == 0 and "--drop-slot" in dropped.err and "headwater_shop_crm" in crm.slots()
     dropped = drop("b_log", "--drop-slot", "--yes", "--json")
     assert dropped.code == 0 and dropped.json["slot_dropped"], dropped.err
-    assert crm.slots() == {} and crm.one("SELECT count(*) FROM pg_publication") == 0
+    assert crm.settled_slots(0) == set() and crm.one("SELECT count(*) FROM pg_publication") == 0
     shutil.rmtree(tmp_path / "lake")
 
 

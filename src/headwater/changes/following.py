@@ -14,8 +14,9 @@ from sqlglot import exp
 
 from headwater.changes.operator import Moment
 from headwater.errors import Code, HeadwaterError, TerminalError
-from headwater.formats.base import Capability, LightTable, SparkTable
+from headwater.formats.base import Capability, SparkTable
 from headwater.formats.frames import column
+from headwater.formats.light import LightTable
 from headwater.formats.near import Near
 from headwater.handover import local_frame, lying
 from headwater.model import WEIGHT, At, Commit, Kind, Version

@@ -36,6 +36,7 @@ from headwater.ingest.selecting import select
 from headwater.ingest.upcasting import upcast
 from headwater.sources.base import SourceSpec
 from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
+from headwater.sources.decoding.misfits import texts_of, told, with_more
 from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
 from headwater.spec import Topic
 
@@ -286,14 +287,10 @@ class Pipeline:
 def _misfits(standard: Sequence[StandardColumn], others: Column) -> Column:
     """Values that do not fit, as text by their names: of standard columns that nothing else keeps, and those that the
     decoder has found."""
-    told = F.coalesce(others.cast("map<string,string>"), F.create_map().cast("map<string,string>"))
     alone = [one for one in standard if one.from_source or one.path == (one.name,)]
     if not alone:
-        return told
-    values = [F.when(one.is_unreadable, one.found.cast(StringType())) for one in alone]
-    found = F.map_from_arrays(F.array(*(F.lit(one.name) for one in alone)), F.array(*values))
-    mine = F.map_filter(found, lambda name, value: value.isNotNull() & ~F.array_contains(F.map_keys(told), name))
-    return F.map_concat(told, mine)
+        return told(others)
+    return with_more(others, texts_of({one.name: F.when(one.is_unreadable, one.found.cast("string")) for one in alone}))
 
 
 def _moment(now: datetime) -> Column:

@@ -21,8 +21,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from headwater.deadletters import DeadLetters
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.flows import Intent, Landed
-from headwater.formats.base import Capability, LightTable, SparkTable
+from headwater.formats.base import Capability, SparkTable
 from headwater.formats.frames import column, schema_changes, settings
+from headwater.formats.light import LightTable
 from headwater.handover import first_of, gathered, local_frame
 from headwater.ingest.collected import has_odd, split, stamped
 from headwater.ingest.columns import CONTEXT, has_twins, known_payload

@@ -16,8 +16,9 @@ from headwater.changes.kept.base import ID, Unsteady, Update
 from headwater.changes.operator import Sources
 from headwater.changes.run import Run, collected
 from headwater.errors import Code, TerminalError, Unsupported, UsageError
-from headwater.formats.base import Capability, LightTable, SparkTable
+from headwater.formats.base import Capability, SparkTable
 from headwater.formats.frames import aligned, column
+from headwater.formats.light import LightTable
 from headwater.handover import local_frame, lying
 from headwater.logs import get_logger
 from headwater.model import DELETED, Mark, Version

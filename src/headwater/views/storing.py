@@ -14,8 +14,9 @@ from headwater.changes.kept.base import ID
 from headwater.changes.keys import Keys, narrowed
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.flows import flow_name
-from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable
+from headwater.formats.base import Address, Capability, Format, SparkTable
 from headwater.formats.frames import column
+from headwater.formats.light import LightTable
 from headwater.formats.registry import FORMATS
 from headwater.handover import local_frame
 from headwater.model import Kind

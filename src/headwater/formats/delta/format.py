@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable, Surroundings
+from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
+from headwater.formats.light import LightTable
 from headwater.session import Extension, SessionNeeds
 
 if TYPE_CHECKING:

@@ -14,12 +14,13 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.formats.arrow import as_spark
-from headwater.formats.base import Address, LightTable, Surroundings
+from headwater.formats.base import Address, Surroundings
 from headwater.formats.delta import looking
 from headwater.formats.delta.properties import FEED, MAPPING, OLDEST
 from headwater.formats.delta.scanning import BY_FILE, scan
 from headwater.formats.delta.stamps import Stamp, stamp
 from headwater.formats.delta.writing import Writer
+from headwater.formats.light import LightTable
 from headwater.formats.near import Near
 from headwater.formats.scanning import ParquetScan
 from headwater.model import At, Mark, Version

@@ -13,9 +13,10 @@ from hudi import HudiReadOptions, HudiTableBuilder
 
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.formats.arrow import PLAIN_TYPES, spark_type
-from headwater.formats.base import Address, LightTable, Surroundings
+from headwater.formats.base import Address, Surroundings
 from headwater.formats.hudi.instants import COMMITS, OLDEST, SCHEMA, Instant, readable
 from headwater.formats.hudi.names import stored_name
+from headwater.formats.light import LightTable
 from headwater.model import At, Version
 from headwater.storage import Files
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.catalogs.base import DEFAULT, spark_conf
-from headwater.formats.base import Address, Capability, Format, LightTable, SparkTable, Surroundings
+from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
 from headwater.formats.iceberg.names import catalogs, place
+from headwater.formats.light import LightTable
 from headwater.session import Extension, SessionNeeds
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ from pyiceberg.table import DataScan, StaticTable, Table
 
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.formats.arrow import as_spark
-from headwater.formats.base import Address, LightTable, Surroundings
+from headwater.formats.base import Address, Surroundings
 from headwater.formats.iceberg.metadata import Metadata
 from headwater.formats.iceberg.names import catalog_of, place, table_name
 from headwater.formats.iceberg.scanning import scan
+from headwater.formats.light import LightTable
 from headwater.formats.scanning import ParquetScan
 from headwater.model import At, Version
 from headwater.secret import Secret

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.formats.arrow import as_spark
-from headwater.formats.base import Address, LightTable, Surroundings
+from headwater.formats.base import Address, Surroundings
+from headwater.formats.light import LightTable
 from headwater.formats.paimon.format import CATALOG
 from headwater.formats.paimon.snapshots import Snapshot, version_at
 from headwater.model import At, Version

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 
 from headwater.errors import Code, TerminalError, Unsupported, did_you_mean
 from headwater.formats.arrow import conformed
-from headwater.formats.base import Address, LightTable, Surroundings
+from headwater.formats.base import Address, Surroundings
+from headwater.formats.light import LightTable
 from headwater.formats.parquet.arrow import arrow_schema, from_text
 from headwater.formats.parquet.log import Log, LogFile, State
 from headwater.formats.parquet.writing import append

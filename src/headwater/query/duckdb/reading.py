@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.errors import Code, TerminalError, Unsupported, UsageError
-from headwater.formats.base import Address, Format, LightTable, Surroundings
+from headwater.formats.base import Address, Format, Surroundings
+from headwater.formats.light import LightTable
 from headwater.formats.registry import FORMATS
 from headwater.model import At, Kind
 from headwater.query.duckdb.scans import Reading

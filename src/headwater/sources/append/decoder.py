@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 from headwater.sources.append.records import ELEMENT, PATH
 from headwater.sources.decoding.base import EVENT, MISFITS, PROBLEM, SCHEMA, UNKNOWN
 from headwater.sources.decoding.json import JsonDecoder
+from headwater.sources.decoding.misfits import with_more
 from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
 
 DECIMALS = "_headwater_decimals"
@@ -131,15 +132,13 @@ def _checks(schema: StructType) -> _Checks:
         ),
     )
     told = problem(SCHEMA, F.array_join(sentences, "; "))
-    known = F.coalesce(F.col(MISFITS), F.create_map().cast("map<string,string>"))
     texts = F.transform_keys(F.transform_values(found, lambda _, told: told[2]), lambda path, _: _name(path))
-    others = F.map_filter(texts, lambda name, _: ~F.array_contains(F.map_keys(known), name))
     return _Checks(
         schema,
         wrong,
         F.when(is_wrong & F.col(PROBLEM).isNull(), told).otherwise(F.col(PROBLEM)).cast(PROBLEM_TYPE),
         F.when(is_wrong, _without(found, schema, leaves)).otherwise(F.col(EVENT)).cast(schema),
-        F.when(is_wrong, F.map_concat(known, others)).otherwise(F.col(MISFITS)),
+        F.when(is_wrong, with_more(F.col(MISFITS), texts)).otherwise(F.col(MISFITS)),
     )
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from headwater.sources.decoding.base import EVENT, MISFITS, PROBLEM, SCHEMA, Decoder
+from headwater.sources.decoding.misfits import texts_of, unless_none
 
 PROBLEM_TYPE = StructType([StructField("reason", StringType()), StructField("message", StringType())])
 
@@ -49,19 +50,12 @@ class TypedDecoder(Decoder):
         conformed = F.when(event.isNotNull(), F.struct(*fields) if fields else F.lit(None)).cast(schema)
         decoded = records.withColumn(PROBLEM, F.coalesce(*problems))
         if texts:
-            decoded = decoded.withColumn(MISFITS, _map_of(texts))
+            decoded = decoded.withColumn(MISFITS, unless_none(texts_of(texts)))
         return decoded.withColumn(EVENT, conformed)
 
 
 def _text(value: Column, given: DataType) -> Column:
     return F.to_json(value) if isinstance(given, (StructType, ArrayType, MapType)) else value.cast(StringType())
-
-
-def _map_of(texts: dict[str, Column]) -> Column:
-    """Those that are there; NULL where none is."""
-    found = F.map_from_arrays(F.array(*map(F.lit, texts)), F.array(*texts.values()))
-    there = F.map_filter(found, lambda name, text: text.isNotNull())
-    return F.when(F.size(there) > 0, there)
 
 
 def problem(reason: str, message: str | Column) -> Column:

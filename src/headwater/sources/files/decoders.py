@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, POSITION, PROBLEM, RAW, SCHEMA, Decoder
 from headwater.sources.decoding.csv import not_utf8
+from headwater.sources.decoding.misfits import texts_of, unless_none, with_more
 from headwater.sources.decoding.typed import PROBLEM_TYPE, TypedDecoder, problem
 from headwater.sources.files.frames import BINARY
 from headwater.sources.files.partitions import Partitions, value_in
@@ -121,19 +120,10 @@ class FileDecoder(Decoder):
             F.when(text.isNotNull(), problem(SCHEMA, f"{name} in the path does not fit {wanted}"))
             for name, (text, wanted) in misfits.items()
         ]
-        texts = _with_more(decoded, {name: text for name, (text, _) in misfits.items()})
+        known = F.col(MISFITS) if MISFITS in decoded.columns else F.lit(None)
+        texts = with_more(known, texts_of({name: text for name, (text, _) in misfits.items()}))
         return (
             decoded.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), *why).cast(PROBLEM_TYPE))
-            .withColumn(MISFITS, texts)
+            .withColumn(MISFITS, unless_none(texts))
             .withColumn(EVENT, event)
         )
-
-
-def _with_more(decoded: DataFrame, texts: Mapping[str, Column]) -> Column:
-    """MISFITS with these values, where they are; what the record itself says comes first."""
-    known = F.col(MISFITS) if MISFITS in decoded.columns else F.lit(None)
-    told = F.coalesce(known.cast("map<string,string>"), F.create_map().cast("map<string,string>"))
-    found = F.map_from_arrays(F.array(*map(F.lit, texts)), F.array(*texts.values()))
-    mine = F.map_filter(found, lambda name, text: text.isNotNull() & ~F.array_contains(F.map_keys(told), name))
-    both = F.map_concat(told, mine)
-    return F.when(F.size(both) > 0, both)
