@@ -34,6 +34,7 @@ from headwater.model import Kind
 from headwater.runtime.viewing import create_view, refresh_view, verify_view
 from headwater.spec import Layout, Refresh
 
+PEAK: dict[str, int] = {}
 PER_CUSTOMER = 100
 FACTS = "id bigint, customer bigint, product int, amount decimal(12,2), at timestamp"
 DIMS = "id bigint, region string, segment string"
@@ -107,6 +108,7 @@ def bench(rows: int, *, clustered: bool = True) -> Iterator[Bench]:
     try:
         made = Bench(root / "lake", rows, clustered=clustered)
         yield made
+        PEAK["Spark"] = max(PEAK.get("Spark", 0), *(peak(child.pid) for child in psutil.Process().children(True)))
         made.lake.close()
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -182,10 +184,15 @@ def floor(rows: int, repeats: int) -> None:
         pstats.Stats(profile).sort_stats("cumulative").print_stats("headwater", 45)
 
 
+def peak(pid: int) -> int:
+    """The most memory that a process has held so far, in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return next((int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmHWM")), 0)
+
+
 def report_memory() -> None:
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    java = sum(child.memory_info().rss for child in psutil.Process().children(recursive=True)) / 2**20
-    print(f"memory: Python at most {own:,.0f} MiB, Spark's process {java:,.0f} MiB now")
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(f"memory at most: Python {own:,} MiB, Spark's process {PEAK['Spark']:,} MiB")
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 JARS = "spark.jars"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
-TIME = {
+MEANING = {
     # Instants are UTC and whole microseconds, in the session and in every Parquet file.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -35,6 +35,8 @@ TIME = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # A name of WITH inside of a query is the one that is meant there.
+    "spark.sql.legacy.ctePrecedencePolicy": "CORRECTED",
 }
 
 _STOPPING = "10s"
@@ -199,7 +201,7 @@ def settings(name: str, needs: SessionNeeds, spark: SparkSettings, jars: Iterabl
         "spark.ui.enabled": str(spark.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
-        **TIME,
+        **MEANING,
         **(_embedded(spark, home) if local else {}),
         **needs.conf,
         **spark.conf,
@@ -373,7 +375,7 @@ def _join(needs: SessionNeeds, chosen: Mapping[str, str], jars: list[Path]) -> S
     loaded = has.get(EXTENSIONS, "").split(",")
     lacking = [str(jar) for jar in jars if str(jar) not in class_path and str(jar) not in has.get(JARS, "")]
     lacking += [extension.name for extension in needs.extensions if extension.name not in loaded]
-    for key, value in {**TIME, **needs.conf, **chosen}.items():
+    for key, value in {**MEANING, **needs.conf, **chosen}.items():
         try:
             session.conf.set(key, value)
         except AnalysisException:  # a setting of the whole Spark, fixed when it started

@@ -41,6 +41,17 @@ def test_what_a_name_is_asked_by_is_pointed_at(bench: Bench, sql: str) -> None:
     assert (problem["code"], problem["line"], problem["column"]) == ("INVALID_SQL", 1, 15)
 
 
+@pytest.mark.parametrize("engine", ["spark", "duckdb"])
+def test_a_name_inside_of_a_query_stays_inside(bench: Bench, engine: str) -> None:
+    sql = """WITH e AS (SELECT event_id FROM events WHERE amount > 5)
+        SELECT count(*) AS n FROM (WITH e AS (SELECT * FROM events) SELECT event_id FROM e) JOIN e USING (event_id)"""
+    assert bench.rows(sql, "--engine", engine, "--limit", "5") == [{"n": 1}]
+    sql = "SELECT (WITH e AS (SELECT 7 AS x) SELECT max(x) FROM e) AS n, (SELECT count(*) FROM events) AS m"
+    assert bench.rows(f"WITH e AS (SELECT 1 AS x) {sql}, x FROM e", "--engine", engine, "--limit", "5") == [
+        {"n": 7, "m": 3, "x": 1}
+    ]
+
+
 def test_windows_of_time(bench: Bench) -> None:
     sql = (
         "SELECT window.start AS start, count(*) AS n FROM events GROUP BY window(event_timestamp, '1 hour') ORDER BY 1"

@@ -114,3 +114,39 @@ def test_a_star_is_all_columns_and_a_count_is_none(source: Source) -> None:
     assert refresh_view(source.warehouse, "counted").refresh_type == "full"
     assert source.rows("counted") == [("x", 1), ("z", 1)]
     source.lake.close()
+
+
+def test_structs_that_get_fields(source: Source) -> None:
+    """At any depth, what comes is left out; what goes or changes counts only where the query looks."""
+    was = "id bigint, s struct<a: int, inner: array<struct<x: int>>>, n int"
+    source.table.drop()
+    source.make(was, [(1, (1, [(5,)]), 0), (2, (2, None), 0), (3, None, 0)])
+    views = {
+        "whole": "SELECT * FROM t",
+        "struct": "SELECT id, s FROM t",
+        "distinct": "SELECT DISTINCT * FROM t",
+        "field": "SELECT t.s.a, count(*) AS n FROM t GROUP BY t.s.a",
+        "joined": "SELECT l.id, r.s.inner AS i FROM t l JOIN t r ON l.s = r.s",
+    }
+    for view, sql in views.items():
+        create_view(source.warehouse, view, sql, FOLLOWED)
+    later = "id bigint, s struct<a: int, inner: array<struct<x: int, y: string>>, more: string>, n int"
+    source.sql("ALTER TABLE {t} ADD COLUMNS (s.inner.element.y string, s.more string)")
+    source.add(later, (1, (1, [(6, "y")], "m"), 0), (3, (3, [], None), 0), (4, (4, [(7, None)], "m"), 0))
+    for view in views:
+        assert refresh_view(source.warehouse, view).refresh_type == "incremental", view
+        assert source.lake.view(view).verify().equal, view
+    assert source.rows("struct") == [(1, (1, [(6,)])), (2, (2, None)), (3, (3, [])), (4, (4, [(7,)]))]
+    assert source.rows("field") == [(1, 1), (2, 1), (3, 1), (4, 1)]
+
+    source.table.drop()
+    source.make("id bigint, s struct<a: int, inner: array<struct<x: string>>>, n int", [(1, (1, [("5",)]), 0)])
+    for view in ("whole", "struct", "joined"):
+        with pytest.raises(HeadwaterError, match=r"'s.inner.x' of tables.t was int and is string now"):
+            refresh_view(source.warehouse, view)
+    assert refresh_view(source.warehouse, "field").refresh_type == "full" and source.rows("field") == [(1, 1)]
+    source.table.drop()
+    source.make("id bigint, s struct<inner: int>, n int", [(1, (1,), 0)])
+    with pytest.raises(HeadwaterError, match=r"'s.a' of tables.t is gone"):
+        refresh_view(source.warehouse, "field")
+    source.lake.close()

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructType
 from sqlglot import exp
 
+from headwater.changes.growing import Columns, narrowed
 from headwater.changes.operator import Moment
 from headwater.errors import Code, HeadwaterError, TerminalError
 from headwater.formats.base import Capability, SparkTable
@@ -210,18 +211,21 @@ class States:
     start: Mapping[str, Place]
     end: Mapping[str, Place]
     """By the relation's label."""
+    grown: Mapping[str, Columns] = field(default_factory=dict)
+    """By the relation's label: columns whose structs have more fields by now than the query knows."""
     _rows: dict[tuple[str, Place], DataFrame] = field(default_factory=dict)
 
     def rows(self, source: str, at: Moment) -> DataFrame:
         relation, place = self._at(source, at)
         key = (source, place)
         if key not in self._rows:
-            self._rows[key] = relation.rows(place)
+            self._rows[key] = self._known(relation, relation.rows(place))
         return self._rows[key]
 
     def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
         relation, place = self._at(source, at)
-        return relation.near(place, near)
+        found = relation.near(place, near)
+        return None if found is None else self._known(relation, found)
 
     def _at(self, source: str, at: Moment) -> tuple[Relation, Place]:
         relation = self.relations[source]
@@ -231,7 +235,10 @@ class States:
     def change(self, source: str) -> DataFrame | None:
         relation = self.relations[source]
         start, end = self.start[relation.label], self.end[relation.label]
-        return None if start == end else _weighted(relation.change(start, end))
+        return None if start == end else _weighted(self._known(relation, relation.change(start, end)))
+
+    def _known(self, relation: Relation, rows: DataFrame) -> DataFrame:
+        return narrowed(rows, self.grown.get(relation.label, {}))
 
 
 def _weighted(df: DataFrame) -> DataFrame:

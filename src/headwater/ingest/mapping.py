@@ -11,12 +11,13 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, Str
 
 from headwater.decorators import Registered
 from headwater.errors import Code, Problem, ProjectError, UsageError
+from headwater.formats.conforming import conformed
 from headwater.formats.frames import column
 from headwater.ingest.columns import EVENT_DATE, SOURCE, STANDARD
 from headwater.ingest.event import HIDDEN
 from headwater.ingest.functions import empty, expressions, types_of
 from headwater.ingest.python_batches import MAPPER, REASON, ROW, Rows
-from headwater.ingest.rowtypes import arrow_type, conformed, joined_type, without_untyped
+from headwater.ingest.rowtypes import arrow_type, joined_type, without_untyped
 from headwater.ingest.schemas import nullable, parse_ddl
 from headwater.ingest.shipping import packed_as
 from headwater.project.signatures import Mode, Signature, mappers_of, place, signature_of

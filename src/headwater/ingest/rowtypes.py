@@ -1,10 +1,8 @@
-"""Types of rows that several functions make together: joined by name, and values put under the joined type."""
+"""Types of rows that several functions make together, joined by name."""
 
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     ByteType,
@@ -75,40 +73,6 @@ def joined_struct(one: StructType, other: StructType) -> StructType | None:
             return None
         fields.append(StructField(f.name, found))
     return StructType(fields + [StructField(name, found) for name, found in more.items()])
-
-
-def conformed(value: Column, given: DataType, wanted: DataType) -> Column:
-    """A value under a type that holds it: fields by name, missing ones NULL."""
-    if isinstance(given, StructType) and isinstance(wanted, StructType):
-        if given.simpleString() == wanted.simpleString():
-            return value
-        return F.when(value.isNotNull(), struct_of(value, given, wanted))
-    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType) and _has_struct(wanted):
-        inner, to = given.elementType, wanted.elementType
-        return F.transform(value, lambda one: conformed(one, inner, to))
-    if isinstance(given, MapType) and isinstance(wanted, MapType) and _has_struct(wanted):
-        values, of = given.valueType, wanted.valueType
-        return F.transform_values(value, lambda _, one: conformed(one, values, of))
-    return value if given.simpleString() == wanted.simpleString() else value.cast(wanted)
-
-
-def struct_of(value: Column, given: StructType, wanted: StructType) -> Column:
-    """The fields of a struct as another struct."""
-    fields = [
-        conformed(value.getField(f.name), given[f.name].dataType, f.dataType)
-        if f.name in given.names
-        else F.lit(None).cast(f.dataType)
-        for f in wanted.fields
-    ]
-    return F.struct(*[one.alias(f.name) for one, f in zip(fields, wanted.fields, strict=True)])
-
-
-def _has_struct(data_type: DataType) -> bool:
-    if isinstance(data_type, ArrayType):
-        return _has_struct(data_type.elementType)
-    if isinstance(data_type, MapType):
-        return _has_struct(data_type.valueType)
-    return isinstance(data_type, StructType)
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:

@@ -11,10 +11,11 @@ from pyspark.sql.types import DataType, LongType, StructField, StructType
 
 from headwater.decorators import Registered
 from headwater.errors import Code, UsageError
+from headwater.formats.conforming import conformed, struct_of
 from headwater.formats.frames import column
 from headwater.ingest.functions import expressions, types_of
 from headwater.ingest.python_batches import Lifted, Packed
-from headwater.ingest.rowtypes import arrow_type, conformed, joined_type, struct_of, without_untyped
+from headwater.ingest.rowtypes import arrow_type, joined_type, without_untyped
 from headwater.ingest.schemas import parse_ddl
 from headwater.ingest.shipping import packed_as
 from headwater.project.signatures import Mode, place, signature_of

@@ -23,6 +23,7 @@ from headwater.runtime.showing import HISTORY, shown, told_of
 from headwater.sparkerrors import piece_of
 from headwater.spec import Table, View
 from headwater.sql.blame import asked_moment, blame, fragment, place_of
+from headwater.sql.dialect import Headwater
 from headwater.sql.moments import moment_of
 from headwater.sql.names import Moment, Reference, resolve
 from headwater.sql.parsing import parse_statement
@@ -181,7 +182,7 @@ class _Execution:
             query = with_versions(query, self._version)
         if self._asking.limit is not None:
             query = with_limit(query, self._asking.limit)
-        return select.sql if query is select.query else query.sql(dialect="spark")
+        return select.sql if query is select.query else query.sql(dialect=Headwater)
 
     def _referring(self, query: exp.Query) -> list[tuple[exp.Table, Reference]]:
         try:

@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType
 from sqlglot import exp
 
 from headwater.changes.following import Place, Relation, relation_of
+from headwater.changes.growing import differences, grown, narrowed
 from headwater.changes.kept.base import HIDDEN, Kept
 from headwater.changes.kept.choosing import kept
 from headwater.changes.query import Query, incremental
@@ -67,6 +68,12 @@ class Asked:
     def inputs(self) -> list[Relation]:
         """Each relation once."""
         return list({one.label: one for one in self.relations.values()}.values())
+
+    def put(self, places: Mapping[str, Place], recorded: Columns | None) -> None:
+        """Make the relations at some places known to the session, with the columns that they had."""
+        for name, relation in self.relations.items():
+            rows = relation.rows(places[relation.label])
+            _limited(rows, relation, recorded).createOrReplaceTempView(name)
 
     def compiled(self, spark: SparkSession, places: Mapping[str, Place], recorded: Columns | None = None) -> Compiled:
         """Analysed over the relations at some places."""
@@ -148,9 +155,7 @@ def compiled(
     asked: Asked, spark: SparkSession, places: Mapping[str, Place], recorded: Columns | None = None
 ) -> Compiled:
     """Have Spark analyse it over the relations at some places; they become views of the session."""
-    for name, relation in asked.relations.items():
-        rows = relation.rows(places[relation.label])
-        _limited(rows, relation, recorded).createOrReplaceTempView(name)
+    asked.put(places, recorded)
     _require_times(asked, spark)
     try:
         answered = spark.sql(asked.text)
@@ -260,21 +265,18 @@ def columns_now(relations: Sequence[Relation], places: Mapping[str, Place]) -> d
 
 
 def require_unchanged(asked: Asked, recorded: Columns, now: Columns) -> None:
-    """A column that the query names and that has gone or changed its type stops the view."""
+    """A column that the query names and that has gone or changed its type stops the view; fields that came to a struct
+    are left out."""
     used = used_columns(asked.sql, [Name(one.kind, one.name) for one in asked.inputs()])
     for label, schema in recorded.items():
-        have = {f.name.lower(): f.dataType for f in now.get(label, StructType()).fields}
-        for f in schema.fields:
-            name = f.name.lower()
-            if not used(label, name):
+        for path, was, is_now in differences(schema, now.get(label, StructType())):
+            if not used(label, tuple(name.lower() for name in path)):
                 continue
-            if name not in have:
-                problem = f"column '{f.name}' of {label} is gone"
-            elif have[name] != f.dataType:
-                was, is_now = f.dataType.simpleString(), have[name].simpleString()
-                problem = f"column '{f.name}' of {label} was {was} and is {is_now} now"
+            problem = f"column '{'.'.join(path)}' of {label}"
+            if is_now is None:
+                problem += " is gone"
             else:
-                continue
+                problem += f" was {was.simpleString()} and is {is_now.simpleString()} now"
             raise TerminalError(
                 Code.SCHEMA_MISMATCH,
                 f"{problem}, and the view uses it; the view stays as it was",
@@ -289,7 +291,7 @@ def _limited(rows: DataFrame, relation: Relation, recorded: Columns | None) -> D
         return rows
     have = {name.lower() for name in rows.columns}
     wanted = [f.name for f in known.fields if f.name.lower() in have]
-    return rows.select(*map(column, wanted))
+    return narrowed(rows.select(*map(column, wanted)), grown(known, rows.schema))
 
 
 def _name(kind: Kind, name: str, at: At | None) -> str:

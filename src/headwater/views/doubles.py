@@ -16,6 +16,7 @@ from pyspark.sql.types import DoubleType, FloatType, StructType
 from sqlglot import exp
 
 from headwater.formats.frames import column
+from headwater.sql.dialect import Headwater
 
 DIGITS = 12
 """Digits that the same double has in both."""
@@ -87,11 +88,11 @@ class Paired:
 
 def magnitudes(spark: SparkSession, text: str, columns: Sequence[str]) -> Magnitudes:
     """A query's sums without the signs of their values: what their rounding is measured by. Empty where none is."""
-    query = sqlglot.parse_one(text, dialect="spark")
+    query = sqlglot.parse_one(text, dialect=Headwater)
     if query.find(*_SUMS) is None:
         return {}
     try:
-        found = spark.sql(query.transform(_unsigned).sql(dialect="spark")).select(*map(column, columns))
+        found = spark.sql(query.transform(_unsigned).sql(dialect=Headwater)).select(*map(column, columns))
         floats = floating(found.schema)
         rows = found.collect()
     except PySparkException:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.changes.following import Place, States, places
+from headwater.changes.following import Place, places
 from headwater.errors import Code, HeadwaterError, UsageError
 from headwater.flows import Intent, Landed, Ledger, Positions, Range, StepDone, flow_name, wait_for_commits
 from headwater.model import Kind
@@ -158,7 +158,7 @@ class ViewFlow:
         made = self.refresher.compiled(end)
         mark = intent.mark(self.flow)
         screen.begin(mark, anew=planned.full)
-        states = States(self.refresher.asked.relations, start, end)
+        states = self.refresher.states(start, end)
         line = Waterline.of(intent.start.get(WATERMARK))
         taken = screen.taken(states, made, mark, line, anew=planned.full)
         if screen.late is not None:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater.changes.following import Place, Relation, States
+from headwater.changes.growing import grown, has_fields
 from headwater.changes.kept.base import ID, Unsteady, Update
 from headwater.changes.operator import Sources
 from headwater.changes.run import Run, collected
@@ -130,6 +131,13 @@ class Refresher:
             self._compiled = (present, made)
         return self._compiled[1]
 
+    def states(self, start: Places, end: Places) -> States:
+        """The relations at two places each, with the fields that the query knows."""
+        recorded = (self.notes.columns() if self.asked.pinned else None) or {}
+        nested = [one for one in self.asked.inputs() if has_fields(recorded.get(one.label))]
+        now = columns_now(nested, end)
+        return States(self.asked.relations, start, end, {label: grown(recorded[label], now[label]) for label in now})
+
     # --- doing it
 
     def refresh(
@@ -148,7 +156,7 @@ class Refresher:
             self._grow(planned)
         if begins:
             self.notes.put_columns(columns_now(self.asked.inputs(), end))
-        with Run(sources or States(self.asked.relations, start, end)) as run:
+        with Run(sources or self.states(start, end)) as run:
             try:
                 done = self._full(run, end, mark, done) if planned.full else self._incremental(run, planned, mark, done)
             except Unsteady as why:

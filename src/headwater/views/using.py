@@ -10,8 +10,10 @@ from sqlglot import exp
 from headwater.project.graph import Name
 from headwater.sql.references import parse_query, referring
 
-Uses = Callable[[str, str], bool]
-"""Whether a column, in lower case, of a relation, by its label, is used."""
+Path = tuple[str, ...]
+"""A column, or a field inside of one, in lower case."""
+Uses = Callable[[str, Path], bool]
+"""Whether something of a relation, by its label, is used: itself, what it lies in, or something in it."""
 
 
 def used_columns(sql: str, relations: Sequence[Name]) -> Uses:
@@ -28,15 +30,18 @@ def used_columns(sql: str, relations: Sequence[Name]) -> Uses:
         by_name[_called(table)].update(labels[id(table)])
     for inner in query.find_all(exp.Subquery, exp.CTE):
         by_name.pop(inner.alias.lower(), None)  # the name may mean either
-    anywhere: set[str] = {one.name.lower() for one in query.find_all(exp.Dot)}
-    of_one: defaultdict[str, set[str]] = defaultdict(set)
+    anywhere: set[Path] = set()
+    for join in query.find_all(exp.Join):
+        anywhere.update((name.name.lower(),) for name in join.args.get("using") or ())
+    of_one: defaultdict[str, set[Path]] = defaultdict(set)
     for column in query.find_all(exp.Column):
-        qualifier = column.table.lower()
-        if len(column.parts) == 2 and qualifier in by_name:
-            for label in by_name[qualifier]:
-                of_one[label].add(column.name.lower())
-        else:
-            anywhere.add(column.name.lower())
+        path = _path(column)
+        if len(path) > 1 and path[0] in by_name:
+            for label in by_name[path[0]]:
+                of_one[label].add(path[1:])
+            anywhere.add(path)
+        else:  # what comes first may be a column, or something that the query has a name for
+            anywhere.update(path[at:] for at in range(len(path)))
     whole: set[str] = set()
     for star in query.find_all(exp.Star):
         select = star.find_ancestor(exp.Select)
@@ -46,7 +51,23 @@ def used_columns(sql: str, relations: Sequence[Name]) -> Uses:
         for table in tables:
             if table.find_ancestor(exp.Select) is select and qualifier in ("", _called(table)):
                 whole.update(labels[id(table)])
-    return lambda label, name: label in whole or name in anywhere or name in of_one[label]
+    return lambda label, path: label in whole or any(_overlap(path, used) for used in (*anywhere, *of_one[label]))
+
+
+def _path(column: exp.Column) -> Path:
+    """The names up to the last field that is asked for; those of a struct's star end with the struct."""
+    parts = [part.name for part in column.parts if not isinstance(part, exp.Star)]
+    at: exp.Expr = column
+    while isinstance(at.parent, exp.Dot) and at.parent.this is at:
+        at = at.parent
+        if not isinstance(at.expression, exp.Identifier):
+            break
+        parts.append(at.expression.name)
+    return tuple(part.lower() for part in parts)
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    return all(a == b for a, b in zip(one, other, strict=False))
 
 
 def _called(table: exp.Table) -> str:

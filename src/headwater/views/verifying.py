@@ -8,8 +8,6 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater.changes.following import States
-from headwater.changes.operator import Moment
 from headwater.formats.frames import column, has_map
 from headwater.views.doubles import DIGITS, Leftover, Paired, floating, magnitudes
 from headwater.views.flow import ViewFlow
@@ -41,9 +39,7 @@ def verify(flow: ViewFlow, limit: int = 20) -> Verified:
     refresher = flow.refresher
     start = flow.recorded()
     made = refresher.compiled(start)
-    states = States(refresher.asked.relations, start, start)
-    for name in refresher.asked.relations:
-        states.rows(name, Moment.NEW).createOrReplaceTempView(name)
+    refresher.asked.put(start, refresher.notes.columns())
     expected = refresher.spark.sql(refresher.asked.text).select(*map(column, made.columns))
     floats = floating(expected.schema)
     compared = _counted(expected, shown(refresher.table.read(), made.rows), list(floats))

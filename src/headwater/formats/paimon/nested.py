@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from headwater.formats.conforming import conformed as value_under
 from headwater.formats.frames import column
 
 
@@ -14,7 +15,7 @@ def conformed(df: DataFrame, schema: StructType) -> DataFrame:
     known = {field.name: field.dataType for field in df.schema.fields}
     return df.select(
         *(
-            (_conformed(column(f.name), known[f.name], f.dataType) if f.name in known else _null(f.dataType)).alias(
+            (value_under(column(f.name), known[f.name], f.dataType) if f.name in known else _null(f.dataType)).alias(
                 f.name
             )
             for f in schema.fields
@@ -31,31 +32,6 @@ def differ_inside(old: StructType, new: StructType) -> bool:
         and f.dataType.simpleString() != known[f.name].simpleString()
         for f in new.fields
     )
-
-
-def _conformed(value: Column, old: DataType, new: DataType) -> Column:
-    if old.simpleString() == new.simpleString():
-        return value
-    if isinstance(old, StructType) and isinstance(new, StructType):
-        return _conformed_struct(value, old, new)
-    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
-        before, after = old.elementType, new.elementType
-        return F.transform(value, lambda element: _conformed(element, before, after))
-    if isinstance(old, MapType) and isinstance(new, MapType):
-        before, after = old.valueType, new.valueType
-        return F.transform_values(value, lambda _, element: _conformed(element, before, after))
-    return value.cast(new)
-
-
-def _conformed_struct(value: Column, old: StructType, new: StructType) -> Column:
-    known = {field.name: field.dataType for field in old.fields}
-    fields = [
-        (_conformed(value.getField(f.name), known[f.name], f.dataType) if f.name in known else _null(f.dataType)).alias(
-            f.name
-        )
-        for f in new.fields
-    ]
-    return F.when(value.isNotNull(), F.struct(*fields))
 
 
 def _null(data_type: DataType) -> Column:

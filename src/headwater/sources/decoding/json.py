@@ -28,6 +28,8 @@ class JsonDecoder(Decoder):
     """One JSON object a record, in UTF-8; `options` are those of Spark's reader, as it spells them."""
 
     textual = True
+    canonical = False
+    """Whether the texts are known to be made of parsed values: in valid UTF-8, a key and its colon side by side."""
 
     def __init__(self, options: Mapping[str, str] | None = None) -> None:
         self._options = {**_OPTIONS, **(options or {})}
@@ -60,8 +62,8 @@ class JsonDecoder(Decoder):
 
     def _expressions(self, schema: StructType) -> _Expressions:
         """Made once for a schema: a live step is small, and to build them takes longer than to run them."""
-        if self._made is None or self._made.schema != schema:
-            self._made = _expressions(schema, self._options)
+        if self._made is None or (self._made.schema, self._made.canonical) != (schema, self.canonical):
+            self._made = _expressions(schema, self._options, canonical=self.canonical)
         return self._made
 
 
@@ -70,6 +72,7 @@ class _Expressions:
     """What makes events of records by one schema."""
 
     schema: StructType
+    canonical: bool
     parsed: list[Column]
     decoded: list[Column]
     unknown: Column
@@ -78,7 +81,7 @@ class _Expressions:
     quick: Column | None
 
 
-def _expressions(schema: StructType, options: Mapping[str, str]) -> _Expressions:
+def _expressions(schema: StructType, options: Mapping[str, str], *, canonical: bool) -> _Expressions:
     raw, text, parsed = F.col(RAW), F.col(_TEXT), F.col(_PARSED)
     asked = StructType([*schema.fields, StructField(CORRUPT, StringType())])
     as_text = raw.cast(StringType())
@@ -100,26 +103,29 @@ def _expressions(schema: StructType, options: Mapping[str, str]) -> _Expressions
     event = F.when(parsed.isNotNull() & ~invalid & ~no_object, F.struct(*fields)) if fields else F.lit(None)
     return _Expressions(
         schema,
+        canonical,
         [as_text.alias(_TEXT), F.from_json(as_text, asked, dict(options)).alias(_PARSED)],
         [
             event.cast(schema).alias(EVENT),
             why.cast(PROBLEM_TYPE).alias(PROBLEM),
             F.when(broken, misfits).alias(MISFITS),
         ],
-        has_unknown_keys(as_text, F.col(EVENT), schema) | _is_loose(as_text, options),
+        has_unknown_keys(as_text, F.col(EVENT), schema, canonical=canonical) | _is_loose(as_text, options),
         F.from_json(as_text, asked, dict(options)),
-        _is_strange(schema, options) if fields else None,
+        _is_strange(schema, options, canonical=canonical) if fields else None,
     )
 
 
-def _is_strange(schema: StructType, options: Mapping[str, str]) -> Column:
+def _is_strange(schema: StructType, options: Mapping[str, str], *, canonical: bool) -> Column:
     """Whether a record has to be looked at closely; over RAW and the event with its CORRUPT."""
     raw, event = F.col(RAW), F.col(EVENT)
     text = raw.cast(StringType())
     whole = F.endswith(text, F.lit("}")) | F.endswith(F.rtrim(text), F.lit("}"))
-    at_all = event.isNull() | event.getField(CORRUPT).isNotNull() | (F.decode(raw, "UTF-8") != text) | ~whole
+    at_all = event.isNull() | event.getField(CORRUPT).isNotNull() | ~whole
+    if not canonical:
+        at_all |= F.decode(raw, "UTF-8") != text
     return F.when(raw.isNull(), False).otherwise(
-        at_all | has_unknown_keys(text, event, schema) | _is_loose(text, options)
+        at_all | has_unknown_keys(text, event, schema, canonical=canonical) | _is_loose(text, options)
     )
 
 
@@ -134,7 +140,7 @@ def _is_loose(text: Column, options: Mapping[str, str]) -> Column:
     return reduce(operator.or_, allowed, F.lit(False))
 
 
-def has_unknown_keys(text: Column, event: Column, schema: StructType) -> Column:
+def has_unknown_keys(text: Column, event: Column, schema: StructType, *, canonical: bool) -> Column:
     """Whether a JSON text has more keys with a value than the event has values: an unknown key at any depth.
 
     Keys are counted, not listed, since that costs a fraction of a second parse: outside of strings, a quote and a colon
@@ -142,9 +148,11 @@ def has_unknown_keys(text: Column, event: Column, schema: StructType) -> Column:
     as text make a wrong yes.
     """
     values = _values(event, schema)
-    parted = _is_parted(text)
     nulls = reduce(operator.add, (_count(text, null) - _count(text, "\\" + null) for null in ('":null', '": null')))
     closely = _keys(text) - _count(text, '\\":') - nulls > values
+    if canonical:
+        return F.when(_has_more(text, '":', values), closely).otherwise(False)
+    parted = _is_parted(text)
     return F.when(~_has_more(text, '":', values) & ~parted, False).otherwise(parted | closely)
 
 

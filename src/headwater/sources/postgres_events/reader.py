@@ -134,6 +134,7 @@ class PostgresEventsReader(Reader):
         if self._opened is None:
             store = look_up(self._spec, self._database)
             kind = ByGaps if store.transaction is None else BySnapshot
+            self._decoder.canonical = store.types[self._spec.columns.payload] == "jsonb"
             self._opened = (store, kind(store, self._database, self._notes))
             self._database.listen(store.name)
         return self._opened

@@ -89,8 +89,9 @@ class BySnapshot:
         where = self._between(base, to, moved)
         limit = self._store.spec.max_rows
         whole = f"{where} AND {between(None if after is None else after + 1, None)}"
-        # Without an order the small ranges of a live flow come by the index of transactions, whatever is planned.
-        found = self._size(whole, limit + 1, ordered=base is None or "snapshot" not in base or after is not None)
+        # Without an order the small ranges of a live flow come by the index of transactions, whatever is planned, and
+        # a store that is new to us is looked through as it lies. What begins at a position is gone through from there.
+        found = self._size(whole, limit + 1, ordered=after is not None or (base is not None and "snapshot" not in base))
         full = found[0] > limit
         if full:
             found = self._size(whole, limit, ordered=True)
