@@ -35,6 +35,8 @@ MEANING = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # A text that a pattern does not fit is no time, whatever Spark 2 made of it.
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     # A name of WITH inside of a query is the one that is meant there.
     "spark.sql.legacy.ctePrecedencePolicy": "CORRECTED",
 }

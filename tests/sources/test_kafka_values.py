@@ -124,6 +124,16 @@ def test_csv(send: Send, open_flow: Open) -> None:
     assert open_flow(value="csv", csv={"sep": ";"}).decoded().events[0] == {"_c0": '1,"a ""b"""'}
 
 
+def test_csv_with_a_pattern_for_times(send: Send, open_flow: Open) -> None:
+    """A text that does not fit ends no step, though Spark 2 would have read it."""
+    flow = open_flow(value="csv", csv={"timestampFormat": "dd.MM.yyyy HH:mm"}, schema="id bigint, at timestamp")
+    send(b"1,02.01.2026 03:04")
+    assert [event["at"].isoformat() for event in flow.decoded().events] == ["2026-01-02T03:04:00"]
+    send(b"2,2.1.2026 3:04")
+    found = flow.decoded()
+    assert (found.fields, found.events) == (["id:bigint", "at:string"], [{"id": 2, "at": "2.1.2026 3:04"}])
+
+
 def test_string_and_bytes(send: Send, open_flow: Open) -> None:
     send({"value": "ä".encode(), "key": b"\xff"}, {"value": b"\xff\x00", "key": b"k"})
     text = open_flow(value="string").decoded()

@@ -137,6 +137,9 @@ def test_columns_of_ones_own(spark: SparkSession, postgres_server: Server, tmp_p
     assert not {"_metadata", "aggregate_id", "event_version"} & set(rows[0])
     [letter] = project.command("dlq", "list", "--json").json
     assert (letter["reason"], letter["position"]) == ("decode", f"{3:020d}")
+    store.run('INSERT INTO journal VALUES (5, \'{"n": 5, "later" : 1}\')')  # text is in anybody's style
+    assert project.run().code == 0
+    assert project.query("SELECT n, later FROM topic('as_delta') WHERE n = 5") == [{"n": 5, "later": 1}]
 
 
 def test_a_dead_letter_keeps_its_envelope(spark: SparkSession, postgres_server: Server, tmp_path: Path) -> None:

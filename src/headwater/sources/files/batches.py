@@ -33,9 +33,6 @@ _FOOTERS: dict[str, Callable[[Files, Taken], Peek]] = {
     "orc": peeking.orc_schema,
     "avro": peeking.avro_schema,
 }
-_TIME_PARSER = "spark.sql.legacy.timeParserPolicy"
-"""A text that is no time by a `timestampFormat` is told as such; else Spark ends the job where an older one would have
-read something."""
 _NANOSECONDS = "spark.sql.legacy.parquet.nanosAsLong"
 
 
@@ -48,7 +45,6 @@ class BatchReader:
         self._files = files
         self.partitions = Partitions()
         self._headers: set[str] = set()
-        spark.conf.set(_TIME_PARSER, "CORRECTED")
         self._decoding = decoding(spec.file_format, spec.options)
         self._splitter = splitter_of(spec)
         self.decoder: Decoder = FileDecoder(self._decoder(from_raw=False), self.partitions)
