@@ -58,7 +58,7 @@ test: install ## all tests; ARGS="-k delta" to choose, WORKERS=0 for one process
 
 test-views-full: install ## every shape of view, 100 random cycles in Delta, and the workloads at a larger scale (hours)
 	HEADWATER_VIEWS_CYCLES=$(or $(CYCLES),100) HEADWATER_TPCH_SCALE=$(or $(SCALE),0.01) \
-	  $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope tests/views $(ARGS)
+	  $(BIN)/python -m pytest -o timeout=0 -n $(WORKERS) --dist loadscope tests/views $(ARGS)
 
 test-kills: install ## what is killed while it works, KILLS=6 times in each test instead of twice
 	HEADWATER_KILLS=$(or $(KILLS),6) $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope tests/faults $(ARGS)
