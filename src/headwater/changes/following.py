@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructType
 from sqlglot import exp
 
-from headwater.changes.growing import Columns, narrowed
+from headwater.changes.growing import Columns, without_later_fields
 from headwater.changes.operator import Moment
 from headwater.errors import Code, HeadwaterError, TerminalError
 from headwater.formats.base import Capability, SparkTable
@@ -238,7 +238,7 @@ class States:
         return None if start == end else _weighted(self._known(relation, relation.change(start, end)))
 
     def _known(self, relation: Relation, rows: DataFrame) -> DataFrame:
-        return narrowed(rows, self.grown.get(relation.label, {}))
+        return without_later_fields(rows, self.grown.get(relation.label, {}))
 
 
 def _weighted(df: DataFrame) -> DataFrame:

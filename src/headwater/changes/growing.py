@@ -46,7 +46,7 @@ def grown(was: StructType, now: StructType) -> Columns:
     }
 
 
-def narrowed(rows: DataFrame, to: Columns) -> DataFrame:
+def without_later_fields(rows: DataFrame, to: Columns) -> DataFrame:
     """Rows without the fields that some of their columns got."""
     if not to:
         return rows

@@ -19,16 +19,22 @@ def column_paths(sql: str) -> list[Path]:
     """Every column of a condition, with the fields that are taken from it; what lambdas name is not one."""
     found: list[Path] = []
     for named in parse_condition(sql).find_all(exp.Column):
-        parts = [part.name for part in named.parts]
-        above: exp.Expression = named
-        while isinstance(above.parent, exp.Dot) and above.parent.this is above:
-            above = above.parent
-            if not isinstance(above.expression, exp.Identifier):
-                break
-            parts.append(above.expression.name)
-        if parts[0] not in _bound(named):
-            found.append(tuple(parts))
+        path = path_of(named)
+        if path[0] not in _bound(named):
+            found.append(path)
     return list(dict.fromkeys(found))
+
+
+def path_of(column: exp.Column) -> Path:
+    """The names that a column is asked for by, down to the last field that is taken from it."""
+    parts = [part.name for part in column.parts]
+    above: exp.Expression = column
+    while isinstance(above.parent, exp.Dot) and above.parent.this is above:
+        above = above.parent
+        if not isinstance(above.expression, exp.Identifier):
+            break
+        parts.append(above.expression.name)
+    return tuple(parts)
 
 
 def misspelt(path: Path, known: Iterable[str]) -> str | None:

@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType
 from sqlglot import exp
 
 from headwater.changes.following import Place, Relation, relation_of
-from headwater.changes.growing import differences, grown, narrowed
+from headwater.changes.growing import differences, grown, without_later_fields
 from headwater.changes.kept.base import HIDDEN, Kept
 from headwater.changes.kept.choosing import kept
 from headwater.changes.query import Query, incremental
@@ -291,7 +291,7 @@ def _limited(rows: DataFrame, relation: Relation, recorded: Columns | None) -> D
         return rows
     have = {name.lower() for name in rows.columns}
     wanted = [f.name for f in known.fields if f.name.lower() in have]
-    return narrowed(rows.select(*map(column, wanted)), grown(known, rows.schema))
+    return without_later_fields(rows.select(*map(column, wanted)), grown(known, rows.schema))
 
 
 def _name(kind: Kind, name: str, at: At | None) -> str:

@@ -158,7 +158,7 @@ class ViewFlow:
         made = self.refresher.compiled(end)
         mark = intent.mark(self.flow)
         screen.begin(mark, anew=planned.full)
-        states = self.refresher.states(start, end)
+        states = self.refresher.states(start, end, self.refresher.notes.columns())
         line = Waterline.of(intent.start.get(WATERMARK))
         taken = screen.taken(states, made, mark, line, anew=planned.full)
         if screen.late is not None:

@@ -131,9 +131,9 @@ class Refresher:
             self._compiled = (present, made)
         return self._compiled[1]
 
-    def states(self, start: Places, end: Places) -> States:
-        """The relations at two places each, with the fields that the query knows."""
-        recorded = (self.notes.columns() if self.asked.pinned else None) or {}
+    def states(self, start: Places, end: Places, recorded: Columns | None) -> States:
+        """The relations at two places each, without fields that came after `recorded`."""
+        recorded = (recorded if self.asked.pinned else None) or {}
         nested = [one for one in self.asked.inputs() if has_fields(recorded.get(one.label))]
         now = columns_now(nested, end)
         return States(self.asked.relations, start, end, {label: grown(recorded[label], now[label]) for label in now})
@@ -151,12 +151,13 @@ class Refresher:
             for label, place in end.items()
         }
         done = Refreshed(self.name, "full" if planned.full else "incremental", planned.reason, watermarks=watermarks)
-        begins = self.notes.columns() is None  # it is built, or goes on by another query
+        recorded = self.notes.columns()
+        begins = recorded is None  # it is built, or goes on by another query
         if begins or not self.asked.pinned:
             self._grow(planned)
         if begins:
             self.notes.put_columns(columns_now(self.asked.inputs(), end))
-        with Run(sources or self.states(start, end)) as run:
+        with Run(sources or self.states(start, end, recorded)) as run:
             try:
                 done = self._full(run, end, mark, done) if planned.full else self._incremental(run, planned, mark, done)
             except Unsteady as why:

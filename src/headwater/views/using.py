@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from headwater.project.graph import Name
+from headwater.sql.conditions import Path, path_of
 from headwater.sql.references import parse_query, referring
 
-Path = tuple[str, ...]
-"""A column, or a field inside of one, in lower case."""
 Uses = Callable[[str, Path], bool]
-"""Whether something of a relation, by its label, is used: itself, what it lies in, or something in it."""
+"""Whether a column or field of a relation, by its label, is used: itself, what it lies in, or something in it. Paths
+are in lower case."""
 
 
 def used_columns(sql: str, relations: Sequence[Name]) -> Uses:
@@ -35,7 +35,7 @@ def used_columns(sql: str, relations: Sequence[Name]) -> Uses:
         anywhere.update((name.name.lower(),) for name in join.args.get("using") or ())
     of_one: defaultdict[str, set[Path]] = defaultdict(set)
     for column in query.find_all(exp.Column):
-        path = _path(column)
+        path = _asked_for(column)
         if len(path) > 1 and path[0] in by_name:
             for label in by_name[path[0]]:
                 of_one[label].add(path[1:])
@@ -54,16 +54,10 @@ def used_columns(sql: str, relations: Sequence[Name]) -> Uses:
     return lambda label, path: label in whole or any(_overlap(path, used) for used in (*anywhere, *of_one[label]))
 
 
-def _path(column: exp.Column) -> Path:
-    """The names up to the last field that is asked for; those of a struct's star end with the struct."""
-    parts = [part.name for part in column.parts if not isinstance(part, exp.Star)]
-    at: exp.Expr = column
-    while isinstance(at.parent, exp.Dot) and at.parent.this is at:
-        at = at.parent
-        if not isinstance(at.expression, exp.Identifier):
-            break
-        parts.append(at.expression.name)
-    return tuple(part.lower() for part in parts)
+def _asked_for(column: exp.Column) -> Path:
+    """In lower case; what is asked for by a struct's star is the struct."""
+    path = tuple(name.lower() for name in path_of(column))
+    return path[:-1] if column.is_star else path
 
 
 def _overlap(one: Path, other: Path) -> bool:
