@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwater.cli import demo
+from headwater.cli.shop import database
 from headwater.cli.shop.events import Generator, Sent
 from headwater.errors import Code, UsageError
 from tests.support import headwater
@@ -55,6 +56,18 @@ def test_without_a_database_the_rest_is_shown(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "mine" / "notes.txt").touch()
     refused = headwater("demo", tmp_path / "mine")
     assert refused.code == 2 and "ALREADY_EXISTS" in refused.err
+
+
+def test_a_database_that_does_not_start_is_said_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "bin"
+    broken.mkdir()
+    (broken / "initdb").write_text("#!/bin/sh\necho 'error: no libpq.so.5' >&2\nexit 127\n", encoding="utf-8")
+    (broken / "initdb").chmod(0o755)
+    monkeypatch.setattr(database, "programs", lambda: broken)
+    monkeypatch.setattr(demo.Generator, "morning", _ended)
+    shown = headwater("demo", tmp_path / "shop")
+    assert "customers are left out: PostgreSQL's initdb failed: error: no libpq.so.5" in shown.err
+    assert {path.name for path in (tmp_path / "shop").glob("*.yml")} == {"headwater.yml"}
 
 
 def _ended(shop: Generator) -> Sent:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from uuid import uuid4
 import psycopg
 
 from headwater.cli.shop import database
-from headwater.cli.shop.database import LOGICAL, free_port
+from headwater.cli.shop.database import LOGICAL, data_folder, free_port
 
 
 class Server(database.Server):
@@ -58,8 +57,8 @@ class Standby(Server):
 @contextmanager
 def server(settings: Mapping[str, str] = LOGICAL) -> Iterator[Server]:
     """A server that lives as long as this."""
-    with tempfile.TemporaryDirectory(prefix="headwater-postgres-", ignore_cleanup_errors=True) as folder:
-        started = Server(Path(folder), settings)
+    with data_folder() as folder:
+        started = Server(folder, settings)
         try:
             yield started
         finally:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -15,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from headwater.errors import Code, TerminalError, TransientError
 from headwater.sources.postgres_cdc import reader
-from tests.services.postgres import Server, Standby
+from tests.services.postgres import Server, Standby, data_folder
 from tests.sources.cdc_lab import Crm, Follower, told
 
 A, SLOT = "public.a", "headwater_shop_crm"
@@ -58,10 +56,11 @@ class Pair:
 @pytest.fixture
 def pair(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     monkeypatch.setattr(reader, "ADVANCE_EVERY", 0.0)
-    with tempfile.TemporaryDirectory(prefix="headwater_", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
-        folders = [Path(folder) / name for name in ("primary", "standby")]
-        for one in (Path(folder), *folders):
-            one.mkdir(exist_ok=True)
+    with data_folder() as folder, ExitStack() as stack:
+        folders = [folder / name for name in ("primary", "standby")]
+        folder.chmod(0o755)
+        for one in folders:
+            one.mkdir()
             one.chmod(0o755)
         primary = Server(folders[0])
         stack.callback(_stop, primary)
@@ -78,7 +77,7 @@ def pair(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def _stop(server: Server) -> None:
-    with suppress(subprocess.CalledProcessError):  # it is stopped
+    with suppress(TerminalError):  # it is stopped
         server.stop("immediate")
 
 

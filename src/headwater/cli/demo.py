@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -17,9 +16,9 @@ import typer
 
 from headwater.cli.output import AsJson, note, print_json, print_line, show_records
 from headwater.cli.shop import customers
-from headwater.cli.shop.database import Server, programs
+from headwater.cli.shop.database import Server, data_folder, programs
 from headwater.cli.shop.events import Generator, Sent
-from headwater.errors import Code, UsageError
+from headwater.errors import Code, HeadwaterError, UsageError
 from headwater.lake import Lake
 
 DEMO = Path("headwater-demo")
@@ -86,12 +85,19 @@ def _database() -> Iterator[str | None]:
         note(f"the shop's customers are left out: this needs {' and '.join(missing)}")
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="headwater-demo-", ignore_cleanup_errors=True) as folder:
-        server = Server(Path(folder))
+    with ExitStack() as stack:
+        try:
+            server = Server(stack.enter_context(data_folder()))
+        except HeadwaterError as error:
+            note(f"the shop's customers are left out: {error.message}")
+            stack.close()
+            yield None
+            return
         try:
             yield server.dsn
         finally:
-            server.stop("immediate")
+            with suppress(HeadwaterError):  # it has ended by itself
+                server.stop("immediate")
 
 
 def _write(folder: Path, dsn: str | None) -> None:

