@@ -89,7 +89,7 @@ def _database() -> Iterator[str | None]:
         try:
             server = Server(stack.enter_context(data_folder()))
         except HeadwaterError as error:
-            note(f"the shop's customers are left out: {error.message}")
+            note(f"the shop's customers are left out: {error.problem.message}")
             stack.close()
             yield None
             return
