@@ -37,7 +37,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     closed = tmp_path_factory.mktemp("closed") / "site packages"
     for folder in (package, package.with_name(f"{package.name}.libs")):
         shutil.copytree(folder, closed / folder.name, symlinks=True)
-    closed.chmod(0o700)
+    for path in (closed, *closed.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & 0o700)  # as a umask of 077 leaves them
     return closed
 
 

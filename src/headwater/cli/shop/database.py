@@ -49,7 +49,7 @@ class Server:
         self._user = _user()
         if self._user is not None:
             shutil.chown(folder, self._user)
-        self._bin = bin if _can_run(bin, self._user) else _copy(bin, folder / "install")
+        self._bin = bin if _can_run(bin, self._user) else _copy(bin, folder / "install", self._user)
         self._settings = settings
         self._run("initdb", "-U", "headwater", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
         self.start()
@@ -121,7 +121,7 @@ def _can_run(bin: Path, user: str | None) -> bool:
     return asked.returncode == 0
 
 
-def _copy(bin: Path, target: Path) -> Path:
+def _copy(bin: Path, target: Path, user: str | None) -> Path:
     """Copy the programs to where the server's user can read them: an environment may lie in a folder of root's alone.
 
     A wheel's programs look for their libraries by a relative path to a folder beside the package: it comes along.
@@ -131,6 +131,10 @@ def _copy(bin: Path, target: Path) -> Path:
     for libraries in (package.with_name(f"{package.name}.libs"), package / ".dylibs"):
         if libraries.is_dir():
             shutil.copytree(libraries, target / libraries.relative_to(package.parent), symlinks=True)
+    if user is not None:
+        owner = pwd.getpwnam(user).pw_uid
+        for path in (target, *target.rglob("*")):
+            os.chown(path, owner, -1, follow_symlinks=False)
     return target / package.name / install.name / bin.name
 
 
