@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
 
 PATIENCE = 30.0
 """Seconds that a JVM may take to end."""
@@ -21,6 +22,10 @@ def launched(conf: SparkConf, output: BinaryIO) -> Any:
     PySpark waits for the JVM to report to a folder, which it removes even if it is interrupted meanwhile: the JVM then
     never listens for the end of its parent, and outlives it. So it is started in a thread, which no signal reaches. If
     this process ends, the JVM ends with it; if it goes on, the thread ends the JVM that nobody waits for any more.
+
+    The JVM and the Python workers that it starts are a session of their own: Ctrl-C at a terminal is a signal to this
+    process alone, which finishes what it is doing and then ends them. Killed, it takes them along all the same: a JVM
+    ends when its standard input does.
     """
     from pyspark.java_gateway import launch_gateway
 
@@ -28,7 +33,7 @@ def launched(conf: SparkConf, output: BinaryIO) -> Any:
 
     def launch() -> None:
         try:
-            gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output})
+            gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output, "start_new_session": True})
         except BaseException as error:
             if found.set_running_or_notify_cancel():
                 found.set_exception(error)
@@ -45,6 +50,21 @@ def launched(conf: SparkConf, output: BinaryIO) -> Any:
         if not found.cancel() and found.exception() is None:
             end(found.result())
         raise
+
+
+def new_context(conf: SparkConf) -> SparkContext:
+    """A new Spark context that leaves Ctrl-C to whoever handles it.
+
+    PySpark takes SIGINT for itself when a context is made in the main thread: it cancels all jobs and raises
+    KeyboardInterrupt wherever the program is. It does not when the context is made in any other thread.
+    """
+    from pyspark import SparkContext
+
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler or getattr(handler, "__module__", "") == SparkContext.__module__:
+        return SparkContext(conf=conf)
+    with ThreadPoolExecutor(1, thread_name_prefix="starting Spark") as thread:
+        return thread.submit(SparkContext, conf=conf).result()
 
 
 def end(gateway: Any) -> None:

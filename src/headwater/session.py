@@ -16,7 +16,7 @@ from headwater import connectors
 from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
 from headwater.extras import require_python
 from headwater.java import find_java
-from headwater.jvm import end, launched
+from headwater.jvm import end, launched, new_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,7 +158,7 @@ def close_session(spark: SparkSession) -> None:
             spark.stop()
         except (Py4JError, OSError):  # its process has ended already, and can't be told
             SparkContext._active_spark_context = None
-            SparkSession._instantiatedSession = None
+            SparkSession._instantiatedSession = SparkSession._activeSession = None
         _end_gateway()
 
 
@@ -288,7 +288,7 @@ def _start(name: str, needs: SessionNeeds, spark: SparkSettings, jars: list[Path
             gateway = launched(conf, output)
             gateway.jvm = Names(gateway.jvm)
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
-            session = SparkSession(SparkContext(conf=conf))
+            session = SparkSession(new_context(conf))
             # Spark reads most settings on first use: a bad one should fail here.
             session._jsparkSession.sessionState()
             return session
