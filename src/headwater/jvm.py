@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import threading
+import time
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
+
+from headwater.errors import Code, TerminalError, TransientError
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
 
 PATIENCE = 30.0
 """Seconds that a JVM may take to end."""
+ENDING = 5.0
+"""Seconds that one which has shut Spark down by itself may take to be gone."""
+WINDOW = 600.0
+"""Seconds over which restarts are counted."""
+HINT = "see .headwater/logs/spark.out; where it lacks memory, set spark.conf spark.driver.memory"
+OUT_OF_MEMORY = frozenset({3, 52})
+"""Exit codes: of Java's own `-XX:+ExitOnOutOfMemoryError`, and of Spark's handler of errors."""
 
 
 def launched(conf: SparkConf, output: BinaryIO) -> Any:
@@ -67,6 +80,45 @@ def new_context(conf: SparkConf) -> SparkContext:
         return thread.submit(SparkContext, conf=conf).result()
 
 
+def has_ended() -> bool:
+    """Whether this process's Spark is over although nobody here has ended it: its JVM is gone, or about to be."""
+    pyspark = sys.modules.get("pyspark")
+    context = None if pyspark is None else pyspark.SparkContext._active_spark_context
+    if context is None:
+        return False
+    process = getattr(context._gateway, "proc", None)
+    if process is not None and process.poll() is not None:
+        return True
+    try:
+        return bool(context._jsc.sc().isStopped())
+    except Exception:  # py4j raises whatever it met: nobody answers
+        return True
+
+
+def bury(gateway: Any) -> str:
+    """How a JVM ended that has, or is about to; one that does not come to its end is killed."""
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return "Spark has ended"
+    try:
+        code = process.wait(timeout=ENDING)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return "Spark was shut down"
+    if code in OUT_OF_MEMORY:
+        return "Spark ran out of memory and has ended"
+    how = f"it was killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
+    return f"Spark's process has ended ({how})"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def end(gateway: Any) -> None:
     """End a JVM, and wait until it has."""
     with suppress(Exception):  # py4j raises whatever it met; the process is ended in any case
@@ -80,3 +132,39 @@ def end(gateway: Any) -> None:
             gateway.proc.kill()
             gateway.proc.wait()
     gateway.shutdown_callback_server()
+
+
+@dataclass
+class Restarts:
+    """How often Spark was started again."""
+
+    most: int
+    """In WINDOW; then a run ends."""
+    count: int = 0
+    _at: deque[float] = field(default_factory=deque)
+
+    def allow(self) -> bool:
+        """Whether there may be another one now; counts it."""
+        now = time.monotonic()
+        while self._at and now - self._at[0] > WINDOW:
+            self._at.popleft()
+        if len(self._at) >= self.most:
+            return False
+        self._at.append(now)
+        self.count += 1
+        return True
+
+    def pending(self, ending: str) -> TransientError:
+        """What the flows say while Spark is started again."""
+        return TransientError(
+            Code.SPARK_FAILED,
+            f"{ending}; it is started again ({len(self._at)} of at most {self.most} times in 10 minutes)",
+            hint=HINT,
+        )
+
+    def exhausted(self, ending: str, *, owned: bool) -> TerminalError:
+        """What the flows say when it is not."""
+        why = f"after {len(self._at)} restarts in 10 minutes" if self._at else "and runtime.spark_restarts is 0"
+        if not owned:
+            why = "and it was not started by this lake"
+        return TerminalError(Code.SPARK_FAILED, f"{ending}, {why}: it is not started again", hint=HINT)

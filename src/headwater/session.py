@@ -47,7 +47,8 @@ _STOPPING = "10s"
 _BETWEEN = "\0"
 """Stands between texts that the JVM tells in one go; none of them holds it."""
 
-_opening = threading.RLock()
+opening = threading.RLock()
+"""Held while Spark starts or ends."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def open_session(
         merged.connectors, progress=progress, ivy_settings=spark.conf.get("spark.jars.ivySettings")
     )
     home = home.absolute()
-    with _opening:
+    with opening:
         from pyspark import SparkContext
 
         if SparkContext._active_spark_context is not None:
@@ -153,7 +154,7 @@ def close_session(spark: SparkSession) -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    with _opening:
+    with opening:
         try:
             spark.stop()
         except (Py4JError, OSError):  # its process has ended already, and can't be told

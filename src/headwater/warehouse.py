@@ -21,7 +21,7 @@ from headwater.model import WEIGHT, At, Kind
 from headwater.objectstores import storage_needs
 from headwater.progress import byte_bar, say
 from headwater.project.definition import Project
-from headwater.session import SessionNeeds, activate, close_session, end_queries, is_running, open_session
+from headwater.session import SessionNeeds, activate, close_session, end_queries, is_running, open_session, opening
 from headwater.sources.table.config import TableSource
 from headwater.spec import Relation, Topic, View
 from headwater.spec.base import placed
@@ -77,6 +77,14 @@ class Warehouse:
                         progress=progress,
                     )
             return self._spark
+
+    def restart_spark(self) -> SparkSession:
+        """A new Spark in the place of this lake's own, which has died; whoever asks for one meanwhile waits for it."""
+        with self._lock, opening:
+            if self._spark is not None:
+                close_session(self._spark)
+                self._spark = None
+            return self.spark
 
     @property
     def owns_spark(self) -> bool:

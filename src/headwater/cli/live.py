@@ -35,7 +35,7 @@ class Show:
 
     def on_ready(self, reports: Sequence[Any]) -> None:
         """The flows begin: these say how they are, at any moment."""
-        if self._live:
+        if self._live and self._table is None:
             self._table = Live(
                 console=Console(stderr=True),
                 get_renderable=lambda: table([report.record() for report in reports]),
@@ -126,6 +126,8 @@ def told(event: Mapping[str, Any]) -> str | None:
         return f"{flow}: step {event['step']}, {event['rows']} rows{rejected}"
     if kind == "retry":
         return f"{flow}: again in {event['seconds']:.0f} s, because {event['error']}"
+    if kind == "restart":
+        return f"{flow}: waits for Spark, because {event['error']}"
     if kind == "failed":
         return f"{flow}: given up, because {event['error']}"
     if kind == "paused":

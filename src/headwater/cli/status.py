@@ -28,3 +28,5 @@ def status(project: ProjectPath = Path(), target: Target = None, as_json: AsJson
         note("the project has no flows")
         return
     console().print(table(found, holders=True))
+    if restarts := max((one["spark_restarts"] for one in found if one["holder"]), default=0):
+        note(f"since the runner began Spark has died and was started again {restarts} times: .headwater/logs/spark.out")

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headwater.errors import Code, HeadwaterError, TransientError
 from headwater.flows import Range, StepDone, Steps
+from headwater.jvm import has_ended
 from headwater.logs import get_logger
 from headwater.runtime.leases import Lease
 from headwater.runtime.pacing import BackOff
@@ -50,6 +51,8 @@ class Keeper:
     tell: Callable[[FlowEvent], None]
     stopping: threading.Event
     control: Control
+    spark_ended: threading.Event = field(default_factory=threading.Event)
+    """Set by the first flow that finds Spark dead: that is no failure of the flow's."""
     ready: threading.Event = field(default_factory=threading.Event)
     """Where the run is to come to an end: this flow's end is known."""
     over: threading.Event = field(default_factory=threading.Event)
@@ -82,10 +85,12 @@ class Keeper:
             while not self.stopping.is_set() and not self._turn():
                 pass
         except Exception as caught:
-            self._fail(as_headwater_error(caught), caught)
+            if not self._spark_has_ended():
+                self._fail(as_headwater_error(caught), caught)
         finally:
             self._let_go()
-            if self.report.state not in (FlowState.DONE, FlowState.FAILED, FlowState.PAUSED):
+            ended = self.report.state in (FlowState.DONE, FlowState.FAILED, FlowState.PAUSED)
+            if not ended and not self.spark_ended.is_set():
                 self.report.state = FlowState.STOPPED
                 self._say("stopped")
             self.ready.set()
@@ -212,7 +217,7 @@ class Keeper:
         """A turn failed."""
         error = as_headwater_error(caught)
         self._let_go()
-        if self.stopping.is_set():
+        if self.stopping.is_set() or self._spark_has_ended():
             log.info("step cut off", flow=self.plan.flow, error=str(error))
             return True  # it is done again at the next start
         if not isinstance(error, TransientError) or (
@@ -227,6 +232,11 @@ class Keeper:
         self._say("retry", error=str(error), code=str(error.code), seconds=round(seconds, 1))
         self._sleep(seconds)
         return False
+
+    def _spark_has_ended(self) -> bool:
+        if has_ended():
+            self.spark_ended.set()
+        return self.spark_ended.is_set()
 
     def _fail(self, error: HeadwaterError, caught: BaseException) -> None:
         self.report.state, self.report.error = FlowState.FAILED, error

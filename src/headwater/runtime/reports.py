@@ -48,6 +48,8 @@ class FlowReport:
     lag: Lag | None = None
     last_commit_at: datetime | None = None
     retry_at: datetime | None = None
+    spark_restarts: int = 0
+    """How often Spark was started again under it."""
     _recent: deque[tuple[float, int]] = field(default_factory=deque, repr=False)
     _begun: float = field(default_factory=time.monotonic, repr=False)
 
@@ -94,6 +96,7 @@ class FlowReport:
             "rejected": self.rejected,
             "last_commit_at": self.last_commit_at and self.last_commit_at.isoformat(),
             "retry_at": self.retry_at and self.retry_at.isoformat(),
+            "spark_restarts": self.spark_restarts,
             "error": self.error and str(self.error),
         }
 
@@ -103,7 +106,7 @@ class FlowEvent:
     """Something that happened to a flow."""
 
     event: str
-    """started | step | retry | failed | paused | resumed | stopped | finished"""
+    """started | step | retry | restart | failed | paused | resumed | stopped | finished"""
     flow: str
     details: Mapping[str, Any] = field(default_factory=dict)
     at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))

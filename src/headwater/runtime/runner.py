@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from headwater.errors import Code, HeadwaterError, TerminalError
+from headwater.jvm import HINT, Restarts, bury
 from headwater.logs import get_logger
 from headwater.project.runnable import kept_tables
 from headwater.project.transforms import streaming_tables
@@ -28,8 +30,13 @@ from headwater.runtime.views import view_plans
 from headwater.session import jvm_pid
 from headwater.warehouse import Warehouse
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 UNWINDING = 3.0
 """Seconds that cancelled steps may take to come to an end, before Spark is ended under them and again after that."""
+
+_ACTIVE = frozenset({FlowState.STARTING, FlowState.RUNNING, FlowState.WAITING, FlowState.RETRYING})
 
 log = get_logger(__name__)
 
@@ -77,9 +84,56 @@ class Runner:
         return list(reports.values())
 
     def _run(self, plans: Sequence[Plan], reports: dict[str, FlowReport], tending: Tending, door: Door | None) -> None:
+        """Until the flows are over; when Spark dies under them they go on in another, as after a crash."""
+        restarts = Restarts(self.warehouse.project.settings.runtime.spark_restarts)
         spark = self.warehouse.spark  # started here, so that its failure is one failure and not one per flow
+        while not self._run_on(spark, plans, reports, tending, door):
+            plans = [plan for plan in plans if self._goes_on(reports[plan.flow], tending.leases.get(plan.flow))]
+            left = [reports[plan.flow] for plan in plans]
+            owned = self.warehouse.owns_spark
+            ending = bury(spark.sparkContext._gateway) if owned else "Spark has ended"
+            log.error("Spark has ended", how=ending)
+            if not left:
+                return
+            if not owned or not restarts.allow():
+                self._give_up(left, restarts.exhausted(ending, owned=owned))
+                return
+            for report in left:
+                report.state, report.error = FlowState.RETRYING, restarts.pending(ending)
+                report.spark_restarts = restarts.count
+                details = {"error": str(report.error), "code": str(report.error.code), "count": restarts.count}
+                self._tell(FlowEvent("restart", report.flow, details))
+            try:
+                spark = self.warehouse.restart_spark()
+            except HeadwaterError as error:
+                self._give_up(left, error)
+                return
+            for report in left:
+                report.state, report.error = FlowState.STARTING, None
+
+    def _goes_on(self, report: FlowReport, lease: Lease | None) -> bool:
+        """Whether a flow is to be run again in another Spark."""
+        if lease is None or lease.lost or report.state is FlowState.DONE:
+            return False
+        return not (self.once and report.state is FlowState.FAILED)
+
+    def _give_up(self, reports: Sequence[FlowReport], error: HeadwaterError) -> None:
+        for report in reports:
+            report.state, report.error = FlowState.FAILED, error
+            self._tell(FlowEvent("failed", report.flow, {"error": str(error), "code": str(error.code)}))
+
+    def _run_on(
+        self,
+        spark: SparkSession,
+        plans: Sequence[Plan],
+        reports: dict[str, FlowReport],
+        tending: Tending,
+        door: Door | None,
+    ) -> bool:
+        """Run the flows on a Spark; False if that has died under them."""
         tending.holder = tending.holder.with_jvm(jvm_pid())
         tending.renew()
+        ending, spark_ended = threading.Event(), threading.Event()
         keepers = [
             Keeper(
                 plan,
@@ -88,8 +142,9 @@ class Runner:
                 "once" if self.once else self.every or plan.trigger,
                 reports[plan.flow],
                 self._tell,
-                self.stopping,
+                ending,
                 tending.control(plan.flow),
+                spark_ended,
             )
             for plan in plans
         ]
@@ -100,7 +155,7 @@ class Runner:
         threads = [
             threading.Thread(
                 target=keeper.run,
-                args=(partial(self._turn_of, keeper, keepers),),
+                args=(partial(self._turn_of, keeper, keepers, ending),),
                 name=keeper.plan.flow,
                 daemon=True,
             )
@@ -108,11 +163,19 @@ class Runner:
         ]
         for thread in threads:
             thread.start()
-        stuck = self._await(threads, keepers, tending.holder)
+        stuck = self._await(threads, keepers, tending.holder, ending, spark_ended)
         for keeper in keepers:
             if keeper.plan.flow in stuck:
                 # It may still write until the process ends: the lease is left to whoever finds the process dead.
                 tending.leases.pop(keeper.plan.flow)
+                if spark_ended.is_set():
+                    error = TerminalError(
+                        Code.SPARK_FAILED, "Spark has ended, and the step in hand does not", hint=HINT
+                    )
+                    self._give_up([keeper.report], error)
+            elif self.stopping.is_set() and keeper.report.state in _ACTIVE:
+                keeper.report.state = FlowState.STOPPED  # Spark ended while the flow was stopped
+        return self.stopping.is_set() or not spark_ended.is_set()
 
     def _chosen(self, flows: Sequence[str]) -> list[Plan]:
         wanted = {named(self.warehouse, flow) for flow in flows}
@@ -135,25 +198,37 @@ class Runner:
         tending.reports.append(report)
         return True
 
-    def _turn_of(self, keeper: Keeper, keepers: Sequence[Keeper]) -> bool:
+    def _turn_of(self, keeper: Keeper, keepers: Sequence[Keeper], ending: threading.Event) -> bool:
         """In a run that comes to an end: wait until every end is known, and what this flow reads is up to date."""
         awaited = [other.ready for other in keepers]
         awaited += [other.over for other in keepers if other.plan.flow in keeper.plan.after]
         for event in awaited:
             while not event.wait(0.05):
-                if self.stopping.is_set():
+                if ending.is_set():
                     return False
         return True
 
-    def _await(self, threads: Sequence[threading.Thread], keepers: Sequence[Keeper], holder: Holder) -> set[str]:
+    def _await(
+        self,
+        threads: Sequence[threading.Thread],
+        keepers: Sequence[Keeper],
+        holder: Holder,
+        ending: threading.Event,
+        spark_ended: threading.Event,
+    ) -> set[str]:
         """Until all threads are over; those that can't be stopped are left, by their flows' names."""
         while not self.stopping.is_set() and any(thread.is_alive() for thread in threads):
             time.sleep(0.05)  # a join without a time-out would not let a signal through
-            self._stop_if_pointless(threads, keepers, holder)
+            if holder.has_no_jvm:
+                spark_ended.set()
+            if spark_ended.is_set():
+                break
+            self._stop_if_pointless(threads, keepers)
+        ending.set()
         grace = self.warehouse.project.settings.runtime.stop_within.total_seconds()
         if not _joined(threads, grace):
             for keeper in keepers:
-                if not keeper.over.is_set():
+                if not keeper.over.is_set() and not spark_ended.is_set():
                     log.info("step cancelled", flow=keeper.plan.flow)
                     keeper.spark.sparkContext.cancelJobsWithTag(keeper.tag)
             if not _joined(threads, UNWINDING) and self.warehouse.owns_spark:
@@ -161,19 +236,10 @@ class Runner:
                 _joined(threads, UNWINDING)
         return {thread.name for thread in threads if thread.is_alive()}
 
-    def _stop_if_pointless(
-        self, threads: Sequence[threading.Thread], keepers: Sequence[Keeper], holder: Holder
-    ) -> None:
-        """Stop when every flow that has not ended was given up, or when there is no Spark any more."""
+    def _stop_if_pointless(self, threads: Sequence[threading.Thread], keepers: Sequence[Keeper]) -> None:
+        """Stop when every flow that has not ended was given up."""
         running = [keeper for keeper, thread in zip(keepers, threads, strict=True) if thread.is_alive()]
         if running and all(keeper.given_up for keeper in running):
-            self.stopping.set()
-        if holder.has_no_jvm:
-            for keeper in running:
-                keeper.report.state = FlowState.FAILED
-                keeper.report.error = TerminalError(
-                    Code.SPARK_FAILED, "Spark's process has ended", hint="see .headwater/logs/spark.log"
-                )
             self.stopping.set()
 
     def _tell(self, event: FlowEvent) -> None:

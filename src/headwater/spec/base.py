@@ -137,6 +137,9 @@ Trigger = Annotated[
 Count = Annotated[int, Field(gt=0), BeforeValidator(_not_a_flag)]
 """A whole number from 1."""
 
+Number = Annotated[int, Field(ge=0), BeforeValidator(_not_a_flag)]
+"""A whole number from 0."""
+
 Names = Annotated[
     tuple[str, ...],
     BeforeValidator(_names),

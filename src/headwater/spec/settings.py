@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 from pydantic import WithJsonSchema as JsonSchema
 
 from headwater.secret import Secret
-from headwater.spec.base import Count, Duration, Frozen, Interval, Names, Options, Trigger
+from headwater.spec.base import Count, Duration, Frozen, Interval, Names, Number, Options, Trigger
 
 SQLITE = "sqlite"
 
@@ -71,6 +71,9 @@ class RuntimeSpec(Frozen):
     )
     stop_within: Duration = Field(
         default=timedelta(seconds=5), description="What a running step may take to finish when the runner is to stop."
+    )
+    spark_restarts: Number = Field(
+        default=3, description="How often a runner starts Spark again within ten minutes when it has died; 0: never."
     )
 
 
