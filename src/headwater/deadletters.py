@@ -73,13 +73,16 @@ class DeadLetters:
             self._table.upsert(_letters(rejected, topic, source, mark))
         return rejected.count()
 
-    def list(self, topic: str | None = None, limit: int = 100, reason: str | None = None) -> list[dict[str, Any]]:
-        """The newest first, without their bytes."""
+    def list(
+        self, topic: str | None = None, limit: int | None = None, reason: str | None = None
+    ) -> list[dict[str, Any]]:
+        """The newest first, without their bytes; all of them without a `limit`."""
         if not self._table.exists():
             return []
         found = self._of(topic, reason)
         columns = ["id", "topic", "reason", "message", "position", "at"]
-        rows = found.orderBy(F.col("at").desc(), "position").limit(limit).select(*columns).collect()
+        found = found.orderBy(F.col("at").desc(), "position").select(*columns)
+        rows = (found if limit is None else found.limit(limit)).collect()
         return [row.asDict() for row in rows]
 
     def find(self, id: str) -> dict[str, Any]:

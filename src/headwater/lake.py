@@ -177,9 +177,9 @@ class Lake:
         return drop_view(self._warehouse, name, if_exists=if_exists)
 
     def dead_letters(
-        self, topic: str | None = None, limit: int = 100, reason: str | None = None
+        self, topic: str | None = None, limit: int | None = None, reason: str | None = None
     ) -> list[dict[str, Any]]:
-        """Events that could not be taken in, newest first."""
+        """Events that could not be taken in, newest first; all of them without a `limit`."""
         return self._letters(topic).list(topic, limit, reason)
 
     def dead_letter(self, id: str) -> dict[str, Any]:

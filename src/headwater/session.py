@@ -17,6 +17,7 @@ from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
 from headwater.extras import require_python
 from headwater.java import find_java
 from headwater.jvm import end, launched, new_context
+from headwater.private_files import create_private, make_private
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -284,7 +285,8 @@ def _start(name: str, needs: SessionNeeds, spark: SparkSettings, jars: list[Path
     conf = SparkConf(loadDefaults=False).setAll(list(settings(name, needs, spark, jars, home).items()))
     said = _logs(home) / "spark.out"
     try:
-        said.parent.mkdir(parents=True, exist_ok=True)
+        make_private(said.parent)
+        create_private(said)
         with _environment(spark.master, jars), said.open("wb") as output:
             gateway = launched(conf, output)
             gateway.jvm = Names(gateway.jvm)

@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from headwater.formats.registry import FORMATS
 from headwater.lake import Lake
 from headwater.model import Kind
 from headwater.runtime.plans import flow_names
 from headwater.runtime.views import view_plans
+from headwater.spec import Relation as RelationSpec
+from headwater.spec import Table, Topic, View
 from headwater.state import RelationRecord
 from tests.support import headwater
 
@@ -133,6 +136,13 @@ class Planning:
         ("n smallint", "n smallint, m int", "tables.codes", "change", "from the next step on"),
         ("n smallint", "n string", "tables.codes", "rebuild", "column 'n' becomes string, and Delta Lake can't"),
         ("rate int", "rate date", "tables.rates", "leave", "headwater table drop rates, and load them again"),
+        (
+            "{from: landing, p",
+            "{schema: {mismatch: discard_value}, from: landing, p",
+            "topics.log",
+            "change",
+            "from the next step on",
+        ),
         ("views:\n", "views:\n  more: {sql: SELECT 1 AS one}\n", "views.more", "create", "it is not there yet"),
     ],
 )
@@ -204,3 +214,54 @@ def test_keys_and_order_of_applied_changes_are_checked_against_declared_columns(
     found = {(one["code"], one["path"], one["line"]): one for one in answer.json["problems"]}
     assert ("INVALID_VALUE", "tables.people.apply.keys", 8) in found
     assert ("INVALID_VALUE", "tables.people.apply.sequence_by", 8) in found
+
+
+EVERY_KEY: dict[str, dict[str, str]] = {
+    "topics.more: {from: landing": {
+        "from": "from: other", "table": "table: lake.x.y", "path": "path: ./elsewhere", "format": "format: iceberg",
+        "include_events": "include_events: [a]", "exclude_events": "exclude_events: [a]", "filter": "filter: 'id > 1'",
+        "mappers": "mappers: shop", "batch_size": "batch_size: 7", "flush_interval": "flush_interval: 3s",
+        "schema": "schema: {new_column: rescue, mismatch: fail}", "keep_raw": "keep_raw: true",
+        "delivery": "delivery: at_least_once", "deduplicate_by": "deduplicate_by: [id]",
+        "deduplicate_within": "deduplicate_by: id, deduplicate_within: 1d", "trigger": "trigger: 5m",
+        "partition_by": "partition_by: [id]", "z_order_by": "z_order_by: [id]",
+        "target_file_size": "target_file_size: 1MB", "parquet": "parquet: {compression: zstd}",
+        "compact": "compact: {every: 6h}", "retain": "retain: {versions: 3d}",
+        "description": "description: x", "tags": "tags: [x]", "owner": "owner: me", "options": "options: {a.b: c}",
+    },
+    "tables.rates: {keys: [since]": {
+        "schema": "schema: 'since date'", "keys": "keys: [rate]", "trigger": "trigger: 5m", "seed": "seed: codes.csv",
+        "from": "from: topic('log'), apply: {keys: [id]}", "sql": "sql: SELECT 1 AS rate",
+        "apply": "from: topic('log'), apply: {keys: [id], history: all}", "transform": "transform: thin",
+    },
+    "tables.totals: {sql": {
+        "watermark": "watermark: {column: at, delay: 1m}", "expect": "expect: {a: {check: k > 0}}",
+    },
+    "tables.sliced: {transform: thin": {"schema": "schema: 'id bigint'"},
+    "views.counted: {sql": {"refresh": "refresh: {every: 5m}", "sql": "sql: SELECT 1 AS n"},
+}  # fmt: skip
+"""By definition: what is said of each key of its model, at least once over all of them."""
+
+
+def test_a_change_of_any_key_there_is_can_be_planned(tmp_path: Path) -> None:
+    """No key that a project may say, and no hint that we give, makes `plan` fail."""
+    said = {"topics": set[str](), "tables": set[str](), "views": set[str]()}
+    lake = Planning(tmp_path)
+    tree = yaml.safe_load(lake.before.replace("sources: {landing", "sources: {other: {type: append}, landing"))
+    for about, changes in EVERY_KEY.items():
+        section, name = about.split(":")[0].split(".")
+        for key, change in changes.items():
+            said[section].add(key)
+            given = yaml.safe_load("{" + change + "}")
+            kept = tree[section][name]
+            if {"from", "seed", "sql", "transform"} & set(given):
+                kept = {}
+            changed = {**tree, section: {**tree[section], name: {**kept, **given}}}
+            (tmp_path / "headwater.yml").write_text(yaml.safe_dump(changed, sort_keys=False), encoding="utf-8")
+            answer = headwater("plan", "--json", "--project", tmp_path)
+            assert answer.code in (0, 2), f"{about}, {key}: {answer.err}"
+            assert "INTERNAL" not in answer.err and (answer.code == 2 or answer.json), f"{about}, {key}: {answer.err}"
+    shared = {field.alias or name for name, field in RelationSpec.model_fields.items()}
+    for section, model in (("topics", Topic), ("tables", Table), ("views", View)):
+        known = {field.alias or name for name, field in model.model_fields.items()}
+        assert known <= said[section] | (said["topics"] & shared), section

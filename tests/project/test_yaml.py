@@ -95,3 +95,25 @@ def test_what_is_no_variable(find: Find, wrong: str) -> None:
     problems = find(BASE + f"description: 'x {wrong}'\n")
     assert places(problems) == [("INVALID_VALUE", "headwater.yml:3 description")]
     assert "is not a variable" in problems[0].message
+
+
+DEEP = {
+    "flow": "name: " + "[" * 5000 + "]" * 5000,
+    "braces": "name: " + "{a: " * 5000 + "1" + "}" * 5000,
+    "block": "\n".join(" " * level + "a:" for level in range(5000)),
+    "anchors": "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 5000)),
+    "never closed": "name: " + "[" * 5000,
+}
+
+
+@pytest.mark.parametrize("how", DEEP)
+def test_what_is_nested_too_deeply_is_refused_with_its_line(find: Find, how: str) -> None:
+    problems = find(DEEP[how])
+    assert [str(problem.code) for problem in problems] == ["INVALID_YAML"]
+    assert "nested" in problems[0].message and problems[0].where is not None and problems[0].where.line
+
+
+def test_options_above_a_query_are_not_nested_either(find: Find) -> None:
+    query = "/*\nkeys: " + "[" * 5000 + "]" * 5000 + "\n*/\nSELECT 1 AS a"
+    problems = find(BASE, {"tables/t.sql": query})
+    assert ("INVALID_YAML", "tables/t.sql") in [(str(p.code), p.where and p.where.file) for p in problems]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import stat
@@ -173,7 +174,7 @@ def test_a_folder_whose_name_is_too_long_for_a_socket(tmp_path: Path) -> None:
 def test_nonsense_on_the_socket_ends_that_visit_alone(root: Path) -> None:
     with opened(root, lambda request: 0):
         place = socket_of(root / "headwater.yml")
-        for nonsense in (b"?" * 100, b"R\x00\x00\x00\x02{}"):
+        for nonsense in (b"?" * 100, b"O\x00\x00\x00\x02{}", b"R\x00\x00"):
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.connect(str(place))
                 line = Line(connection)
@@ -183,3 +184,40 @@ def test_nonsense_on_the_socket_ends_that_visit_alone(root: Path) -> None:
                 connection.shutdown(socket.SHUT_WR)
                 assert line.receive() is None, "it has hung up"
         assert ask(["query", "x", "--project", str(root)]) == 0
+
+
+RIGHT = {"arguments": ["query", "x"], "folder": "/", "out_tty": False, "err_tty": False, "columns": 80}
+WRONG = [
+    "null", "1", '"query"', "[]", "{}", "true", "[[]]", '{"arguments": null}',
+    *(
+        json.dumps({**RIGHT, **bad})
+        for bad in (
+            {"arguments": "query"}, {"arguments": [1]}, {"arguments": [["query"]]}, {"arguments": {}},
+            {"folder": None}, {"folder": 3}, {"folder": "a\0b"}, {"out_tty": "yes"}, {"err_tty": None},
+            {"columns": "wide"}, {"columns": True}, {"columns": -1}, {"columns": 1e400},
+        )
+    ),
+    "[" * 100_000, "{", "\xff",
+]  # fmt: skip
+
+
+def test_a_request_of_the_wrong_type_is_answered_with_what_is_wrong(root: Path) -> None:
+    thrown: list[threading.ExceptHookArgs] = []
+    before, threading.excepthook = threading.excepthook, thrown.append
+    try:
+        with opened(root, lambda request: 0):
+            place = socket_of(root / "headwater.yml")
+            for wrong in WRONG:
+                with socket.socket(socket.AF_UNIX) as connection:
+                    connection.connect(str(place))
+                    connection.settimeout(20)
+                    line = Line(connection)
+                    line.receive()
+                    line.send(Frame.REQUEST, wrong.encode("latin-1"))
+                    answers = dict(iter(line.receive, None))
+                assert b"not a request" in answers[Frame.ERR], wrong
+                assert json.loads(answers[Frame.EXIT]) == {"code": 2}
+            assert ask(["query", "x", "--project", str(root)]) == 0
+    finally:
+        threading.excepthook = before
+    assert thrown == []

@@ -35,6 +35,9 @@ class CatalogSpec(Definition):
         """The same for pyiceberg; None where it has no such catalog."""
         return self.properties(place)
 
+    def prepare(self, place: Place) -> None:
+        """Make what it needs on this machine. Called before Spark first asks it for a table."""
+
     def connectors(self) -> tuple[str, ...]:
         """Names in the connector lock that this catalog needs beside Iceberg's own jar."""
         return ()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from pydantic import Field
 
 from headwater.catalogs.base import CatalogSpec, Place
+from headwater.private_files import create_private
 from headwater.secret import Secret
 
+_FILE = "iceberg.db"
 SQLITE = "jdbc:sqlite:"
 POSTGRES = "jdbc:postgresql:"
 
@@ -44,6 +47,12 @@ class JdbcCatalog(CatalogSpec):
         # The catalog's tables are Spark's to make: a light reader never writes.
         return {"type": "sql", "uri": uri, "warehouse": warehouse, "init_catalog_tables": "false"}
 
+    def prepare(self, place: Place) -> None:
+        """The embedded catalog is a file in `.headwater`, which Java would make for everybody to read."""
+        if self.uri is None:
+            Path(place.home).mkdir(parents=True, exist_ok=True, mode=0o700)
+            create_private(Path(place.home) / _FILE)
+
     def connectors(self) -> tuple[str, ...]:
         uri = self.uri.reveal() if self.uri else SQLITE
         if uri.startswith(SQLITE):
@@ -53,7 +62,7 @@ class JdbcCatalog(CatalogSpec):
     def _uri(self, place: Place) -> str:
         if self.uri:
             return self.uri.reveal()
-        return f"{SQLITE}{place.home.rstrip('/')}/iceberg.db?journal_mode=WAL&busy_timeout=20000"
+        return f"{SQLITE}{place.home.rstrip('/')}/{_FILE}?journal_mode=WAL&busy_timeout=20000"
 
     def _alchemy_uri(self, uri: str) -> str | None:
         if uri.startswith(SQLITE):

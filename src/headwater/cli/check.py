@@ -43,5 +43,5 @@ def check(project: ProjectPath = Path(), target: Target = None, as_json: AsJson 
 
 def _summary(problems: int, notes: int) -> str:
     wrong = "1 problem" if problems == 1 else f"{problems} problems" if problems else "the project is fine"
-    later = "" if not notes else f", {notes} definition{'s' * (notes > 1)} that this release does not run yet"
+    later = "" if not notes else f", {notes} note{'s' * (notes > 1)} on what does nothing"
     return wrong + later

@@ -9,7 +9,7 @@ import typer
 
 from headwater.cli.answering import warm
 from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import AsJson, note, show_record, show_records
+from headwater.cli.output import AsJson, note_cut, show_record, show_records
 from headwater.errors import Code, UsageError
 from headwater.lake import Lake
 
@@ -22,27 +22,37 @@ Reason = Annotated[
 Ids = Annotated[list[str] | None, typer.Option("--id", help="Only this one; the beginning of its id will do.")]
 
 
+SHOWN = 100
+"""How many dead letters are listed if nothing else is said."""
+
+
 @app.command("list")
 @warm
 def list_(
     topic: Topic = None,
     reason: Reason = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many, newest first.")] = 100,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help=f"How many, newest first; {SHOWN} if not given.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     project: ProjectPath = Path(),
     target: Target = None,
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, newest first."""
+    if all_ and limit is not None:
+        raise UsageError(Code.USAGE, "give --limit or --all, not both")
+    most = None if all_ else limit or SHOWN
     with Lake.open(project, target) as lake:
-        found = lake.dead_letters(topic, limit + 1, reason)
-    shown = found[:limit]
+        found = lake.dead_letters(topic, None if most is None else most + 1, reason)
+    shown = found[:most]
     if not as_json:
         shown = [{**letter, "id": letter["id"][:12]} for letter in shown]
     show_records(
         shown, ["id", "topic", "reason", "message", "position", "at"], as_json=as_json, empty="no dead letters"
     )
-    if len(found) > limit and not as_json:
-        note(f"the newest {limit}; --limit shows more")
+    if len(found) > len(shown):
+        note_cut(len(shown), f"the newest {len(shown)} of more; --all or a larger --limit shows them", as_json=as_json)
 
 
 @app.command()

@@ -18,6 +18,7 @@ from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from headwater.cli.completing import DELIMITERS, Completion
+from headwater.private_files import make_private
 from headwater.sql.parsing import is_complete
 
 PROMPT, MORE = "headwater> ", "       ... "
@@ -93,7 +94,7 @@ def _keys() -> KeyBindings:
 
 def _prepare(history: Path) -> None:
     """For its owner alone, and no longer than is of use."""
-    history.parent.mkdir(parents=True, exist_ok=True)
+    make_private(history.parent)
     history.touch(mode=0o600, exist_ok=True)
     entries = list(FileHistory(history).load_history_strings())  # the newest first
     if len(entries) > 2 * REMEMBERED:

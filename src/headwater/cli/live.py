@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from headwater.cli.output import note, plain
+from headwater.cli.output import json_text, note, visible
 
 REFRESHED = 2
 """Times a second."""
@@ -53,7 +52,7 @@ class Show:
 
     def line(self, record: Mapping[str, Any]) -> None:
         """One object, whole, at once: a program may be waiting for it."""
-        text = json.dumps(record, default=plain, ensure_ascii=False)
+        text = json_text(record)
         self._quietly(lambda: print(text, flush=True))
 
     @contextmanager
@@ -84,15 +83,15 @@ def table(records: Sequence[Mapping[str, Any]], *, holders: bool = False) -> Tab
         state = record["state"]
         colour = _COLOURS.get(state)
         made.add_row(
-            escape(record["flow"]),
+            escape(visible(record["flow"])),
             f"[{colour}]{state}[/]" if colour else state,
             f"{record['rows_per_second']:,.0f}",
             lag_words(record["lag"]),
             ago(record["last_commit_at"]),
             f"{record['rows']:,}",
             f"{record['rejected']:,}",
-            escape(record["error"] or ""),
-            *([escape(record["holder"] or "")] if holders else []),
+            escape(visible(record["error"] or "")),
+            *([escape(visible(record["holder"] or ""))] if holders else []),
         )
     return made
 

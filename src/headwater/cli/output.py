@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
+_SPOKEN_TO_TERMINALS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, of which escape sequences are made, but for tabs and ends of lines; and those that turn the
+direction of what follows."""
 _WIDE = 400
 """Columns of a table that goes to a file or program."""
 
@@ -32,6 +36,16 @@ def console() -> Console:
     from rich.console import Console
 
     return Console(width=getattr(sys.stdout, "columns", None) if sys.stdout.isatty() else _WIDE)
+
+
+def visible(text: str) -> str:
+    """A text whose characters are shown by a terminal, and not obeyed: `\\x1b` for what begins an escape sequence."""
+    return _SPOKEN_TO_TERMINALS.sub(_spelled, text)
+
+
+def _spelled(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    return "\\r" if number == 13 else f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
 
 
 def show_records(
@@ -49,9 +63,9 @@ def show_records(
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in columns:
-        table.add_column(name, overflow="fold", justify="right" if _numeric(records, name) else "left")
+        table.add_column(escape(visible(name)), overflow="fold", justify="right" if _numeric(records, name) else "left")
     for record in records:
-        table.add_row(*(escape(shown(record.get(name))) for name in columns))
+        table.add_row(*(escape(visible(shown(record.get(name)))) for name in columns))
     console().print(table)
 
 
@@ -65,7 +79,7 @@ def show_record(record: Mapping[str, Any], *, as_json: bool) -> None:
 
     grid = Table.grid(padding=(0, 2))
     for key, value in record.items():
-        grid.add_row(f"[bold]{escape(key)}[/]", escape(shown(value)))
+        grid.add_row(f"[bold]{escape(visible(key))}[/]", escape(visible(shown(value))))
     console().print(grid)
 
 
@@ -94,9 +108,11 @@ def print_json(value: Any) -> None:
 def json_text(value: Any, indent: int | None = None) -> str:
     """JSON that every program reads, whatever is in it."""
     try:
-        return json.dumps(value, default=plain, indent=indent, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, default=plain, indent=indent, ensure_ascii=False, allow_nan=False)
     except (ValueError, TypeError):
-        return json.dumps(_with_words(value), default=plain, indent=indent, ensure_ascii=False)
+        text = json.dumps(_with_words(value), default=plain, indent=indent, ensure_ascii=False)
+    # JSON escapes the others itself, and in it they stand in texts alone.
+    return _SPOKEN_TO_TERMINALS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _with_words(value: Any) -> Any:
@@ -111,7 +127,16 @@ def _with_words(value: Any) -> Any:
 
 
 def print_line(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    """A line of an answer for people."""
+    sys.stdout.write(visible(text) + "\n")
+
+
+def note_cut(shown: int, message: str, *, as_json: bool) -> None:
+    """Say that a list was cut, and how to get the rest; the list itself stays a list, so it goes to standard error."""
+    if as_json:
+        sys.stderr.write(json.dumps({"cut": {"shown": shown, "message": message}}) + "\n")
+    else:
+        note(message)
 
 
 def note(text: str) -> None:
@@ -119,7 +144,7 @@ def note(text: str) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    Console(stderr=True, soft_wrap=True).print(escape(text))
+    Console(stderr=True, soft_wrap=True).print(escape(visible(text)))
 
 
 def show_error(error: HeadwaterError, *, as_json: bool) -> None:
@@ -130,9 +155,9 @@ def show_error(error: HeadwaterError, *, as_json: bool) -> None:
     from rich.markup import escape
 
     for problem in error.problems:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error[/] {escape(str(problem))}")
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error[/] {escape(visible(str(problem)))}")
         if problem.excerpt is not None:
-            Console(stderr=True, soft_wrap=True, highlight=False).print(escape(problem.excerpt))
+            Console(stderr=True, soft_wrap=True, highlight=False).print(escape(visible(problem.excerpt)))
 
 
 def described(problem: Problem) -> dict[str, Any]:

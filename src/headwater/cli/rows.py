@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Literal
 
-from headwater.cli.output import json_text, note, plain, show_records, shown
+from headwater.cli.output import json_text, note, plain, show_records, shown, visible
 from headwater.errors import Code, UsageError
 from headwater.query.result import Result
 
@@ -30,10 +30,12 @@ def _table(result: Result) -> None:
 
 
 def _csv(result: Result) -> None:
+    # A program gets every character; a terminal would obey some.
+    cell = _visible_cell if sys.stdout.isatty() else _cell
     writer = csv.writer(sys.stdout)
-    writer.writerow(result.columns)
+    writer.writerow([cell(name) for name in result.columns])
     for row in result:
-        writer.writerow([_cell(row[name]) for name in result.columns])
+        writer.writerow([cell(row[name]) for name in result.columns])
 
 
 def _json(result: Result) -> None:
@@ -72,6 +74,11 @@ def _cell(value: Any) -> Any:
     if value is None or isinstance(value, (str, int, float)):
         return value
     return plain(value) if not isinstance(value, (dict, list)) else shown(value)
+
+
+def _visible_cell(value: Any) -> Any:
+    found = _cell(value)
+    return visible(found) if isinstance(found, str) else found
 
 
 _PRINTERS: dict[Output, Callable[[Result], None]] = {

@@ -10,7 +10,7 @@ import typer
 
 from headwater.cli.answering import warm
 from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import AsJson, note, show_record, show_records
+from headwater.cli.output import AsJson, note_cut, show_record, show_records
 from headwater.errors import Code, UsageError
 from headwater.lake import Lake
 from headwater.relations import Relation
@@ -19,6 +19,8 @@ from headwater.runtime.travel import summary as summed
 from headwater.sql.moments import parse_moment, parse_time
 
 Name = Annotated[str, typer.Argument(help="Its name.")]
+DIFFERENCES = 100
+"""How many rows of a diff are shown if nothing else is said."""
 Found = Callable[[Lake, str], Relation]
 """How a group of commands finds what it is about: `Lake.topic`."""
 
@@ -46,14 +48,18 @@ def add_travel(app: typer.Typer, found: Found) -> None:
         start: Annotated[str, typer.Argument(help="A version, a time (2026-10-17 12:00) or a snapshot's label.")],
         end: Annotated[str | None, typer.Argument(help="The later one; the latest version if not given.")] = None,
         summary: Annotated[bool, typer.Option("--summary", help="Only how many rows came and went.")] = False,
-        limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows to show.")] = 100,
+        limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many rows; 100 if not given.")] = None,
+        all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
         project: ProjectPath = Path(),
         target: Target = None,
         as_json: AsJson = False,
     ) -> None:
         """Show the rows that came (+) and went (-) between two versions or times."""
+        if all_ and limit is not None:
+            raise UsageError(Code.USAGE, "give --limit or --all, not both")
+        most = None if all_ else limit or DIFFERENCES
         with Lake.open(project, target) as lake:
-            _show_diff(found(lake, name), start, end, limit, summary=summary, as_json=as_json)
+            _show_diff(found(lake, name), start, end, most, summary=summary, as_json=as_json)
 
     @app.command()
     @warm
@@ -94,12 +100,17 @@ def _show_history(relation: Relation, limit: int | None, *, as_json: bool) -> No
     show_records(commits, [*HISTORY, *(["tags"] if labels else [])], as_json=as_json)
 
 
-def _show_diff(relation: Relation, start: str, end: str | None, limit: int, *, summary: bool, as_json: bool) -> None:
+def _show_diff(
+    relation: Relation, start: str, end: str | None, most: int | None, *, summary: bool, as_json: bool
+) -> None:
     changes = relation.diff(parse_moment(start), None if end is None else parse_moment(end))
     if summary:
         show_record({"from": start, "to": end or "latest", **summed(changes)}, as_json=as_json)
         return
-    rows = [row.asDict(recursive=True) for row in changes.limit(limit + 1).collect()]
-    show_records(rows[:limit], changes.columns, as_json=as_json, empty="no row came or went")
-    if len(rows) > limit:
-        note(f"the first {limit} rows; --limit shows more, --summary counts all")
+    some = changes if most is None else changes.limit(most + 1)
+    rows = [row.asDict(recursive=True) for row in some.collect()]
+    shown = rows[:most]
+    show_records(shown, changes.columns, as_json=as_json, empty="no row came or went")
+    if len(rows) > len(shown):
+        message = f"the first {len(shown)} of more rows; --all or a larger --limit shows them, --summary counts them"
+        note_cut(len(shown), message, as_json=as_json)

@@ -204,10 +204,11 @@ Told = tuple[Effect, str | None]
 def _effect(project: Project, name: Name, key: str, format: str, old: Any, new: Any) -> Told:
     if name.kind is Kind.TABLE and key in ("sql", "transform") and old is not None and new is not None:
         return _of_query(project, old, new) if key == "sql" else _of_function(project, name)
-    if key == "schema" and name.kind is Kind.TABLE and _is_linear(project, name):
-        return _of_function(project, name)
-    if key == "schema" and old is not None and new is not None and not project.tables[name.name].transform:
-        return _of_types(old, new, FORMATS.get(format))
+    if key == "schema" and name.kind is Kind.TABLE:  # a topic's says what becomes of values, from the next step on
+        if _is_linear(project, name):
+            return _of_function(project, name)
+        if old is not None and new is not None and not project.tables[name.name].transform:
+            return _of_types(old, new, FORMATS.get(format))
     if key == "partition_by":
         return _of_partitioning(name, FORMATS.get(format))
     if key == "from" and name.kind is Kind.TABLE:

@@ -1,13 +1,18 @@
-"""What this release can run. Other definitions are understood and checked, but not kept up to date."""
+"""What this release does not run: definitions that nothing keeps up to date, and keys that nothing reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from headwater.errors import Code, Problem
+from headwater.model import Kind
 from headwater.project.definition import Project
 from headwater.project.transforms import streaming_tables, transform_of
+from headwater.sources.kafka.config import KafkaSource
 from headwater.spec import Definition
+
+_UNUSED_OPTIONS = ("append", "postgres_cdc")
+"""Types of sources whose reader takes no options."""
 
 
 def kept_tables(project: Project) -> list[str]:
@@ -21,22 +26,73 @@ def kept_tables(project: Project) -> list[str]:
 
 
 def not_runnable(project: Project) -> list[Problem]:
-    """A note for each definition that this release does not run."""
-    return list(_notes(project))
+    """A note for each definition that this release does not run, and for each key that does nothing."""
+    return [*_definitions(project), *_settings(project), *_relations(project), *_sources(project)]
 
 
-def _notes(project: Project) -> Iterator[Problem]:
+def _definitions(project: Project) -> Iterator[Problem]:
     by_hand = {name for name, table in project.tables.items() if not any(table.origins.values())}
     runs = {*kept_tables(project), *by_hand}
     sections: dict[str, dict[str, Definition]] = {
         "tables": {name: table for name, table in project.tables.items() if name not in runs},
         "exports": dict(project.exports),
         "monitors": dict(project.monitors),
+        "alerts": dict(project.alerts),
     }
     for section, definitions in sections.items():
         for name, definition in definitions.items():
-            yield _note(f"{section}.{name} can't run yet", definition)
+            yield Problem(Code.NOT_RUNNABLE_YET, f"{section}.{name} can't run yet", definition.where)
 
 
-def _note(message: str, definition: Definition) -> Problem:
-    return Problem(Code.NOT_RUNNABLE_YET, message, definition.where)
+def _settings(project: Project) -> Iterator[Problem]:
+    if "server" in project.settings.model_fields_set:
+        yield _not_yet(project, "server", "there is no `headwater serve` yet", None)
+
+
+def _relations(project: Project) -> Iterator[Problem]:
+    """Keys of topics, tables and views that maintenance will read, and there is none yet."""
+    for kind in Kind:
+        for name, relation in project.relations(kind).items():
+            path = f"{kind.plural}.{name}"
+            if relation.compact is not None:
+                by_hand = f"headwater parquet compact {name if kind is Kind.TOPIC else path} does it once"
+                yield _not_yet(project, f"{path}.compact", "nothing joins its small files by itself yet", by_hand)
+            if relation.retain is not None:
+                yield _not_yet(
+                    project, f"{path}.retain", "nothing expires its versions yet", "until then every version is kept"
+                )
+            if relation.z_order_by:
+                message = "nothing clusters its files yet; files are passed over by the bounds of these columns"
+                yield _not_yet(project, f"{path}.z_order_by", message, None)
+    for name, table in project.tables.items():
+        if table.trigger is not None and not any(table.origins.values()):
+            yield _no_effect(project, f"tables.{name}.trigger", "the table is filled by hand: no flow keeps it")
+
+
+def _sources(project: Project) -> Iterator[Problem]:
+    for name, source in project.sources.items():
+        path = f"sources.{name}"
+        if source.options and source.type in _UNUSED_OPTIONS:
+            yield _no_effect(project, f"{path}.options", f"options of a source of type {source.type} have no effect")
+        if isinstance(source, KafkaSource):
+            for key, needed in _unused_of_kafka(source):
+                yield _no_effect(project, f"{path}.{key}", f"`{key}` has no effect without {needed}")
+
+
+def _unused_of_kafka(source: KafkaSource) -> Iterator[tuple[str, str]]:
+    """Keys that say how something is read which is not read: each with what it needs."""
+    if source.csv and "csv" not in (source.value, source.key):
+        yield "csv", "`value: csv` or `key: csv`"
+    if source.schema_registry_auth is not None and source.schema_registry is None:
+        yield "schema_registry_auth", "`schema_registry`"
+    for message, file in (("message", "schema_file"), ("key_message", "key_schema_file")):
+        if getattr(source, message) is not None and getattr(source, file) is None:
+            yield message, f"`{file}`"
+
+
+def _not_yet(project: Project, path: str, message: str, hint: str | None) -> Problem:
+    return Problem(Code.NOT_RUNNABLE_YET, message, project.place(path), hint)
+
+
+def _no_effect(project: Project, path: str, message: str) -> Problem:
+    return Problem(Code.NO_EFFECT, message, project.place(path), "take it out")

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import yaml
+from yaml.composer import ComposerError
 from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from yaml.nodes import Node as YamlNode
 
@@ -18,6 +19,8 @@ _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "True": True, "fa
 _CONSTANTS |= {"Null": None, "NULL": None, "TRUE": True, "FALSE": False}
 _TAGS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
+MAX_DEPTH = 100
+"""More than any project nests; what reads the tree goes down it by recursion."""
 MAX_VALUES = 50_000
 """More than any project has; anchors that name each other can stand for billions."""
 
@@ -25,7 +28,7 @@ MAX_VALUES = 50_000
 def parse_yaml(text: str, file: str, problems: list[Problem]) -> Node | None:
     """The tree of a file, empty if the file is; None, with the problem noted, if it is not YAML."""
     try:
-        top = yaml.compose(text, Loader=yaml.BaseLoader)
+        top = _compose(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
@@ -51,6 +54,32 @@ def _hint(message: str) -> str | None:
     return None
 
 
+def _compose(text: str) -> Any:
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
+
+
+class _Loader(yaml.BaseLoader):
+    """Refuses what is nested too deeply before Python's stack does."""
+
+    _depth = 0
+
+    def compose_node(self, parent: YamlNode | None, index: Any) -> Any:
+        self._depth += 1
+        try:
+            if self._depth > MAX_DEPTH:
+                raise ComposerError(None, None, _TOO_DEEP, self.get_mark())
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+
+_TOO_DEEP = f"nested more than {MAX_DEPTH} deep"
+
+
 class _TooMuch(Exception):
     pass
 
@@ -66,8 +95,9 @@ class _Reader:
     def read(self, top: YamlNode) -> Node | None:
         try:
             return self._node(top, top.start_mark.line + 1)
-        except _TooMuch:
-            self._note(Code.INVALID_YAML, "anchors stand for too many values", 1)
+        except _TooMuch as error:
+            line, self._path = error.args[1], []
+            self._note(Code.INVALID_YAML, error.args[0], line)
             return None
 
     def _note(self, code: Code, message: str, line: int, hint: str | None = None) -> None:
@@ -77,7 +107,9 @@ class _Reader:
     def _node(self, node: YamlNode, line: int) -> Node:
         self._count += 1
         if self._count > MAX_VALUES:
-            raise _TooMuch
+            raise _TooMuch("anchors stand for too many values", 1)
+        if len(self._open) >= MAX_DEPTH:
+            raise _TooMuch(f"by its anchors {_TOO_DEEP}", line)
         if node in self._open:
             self._note(Code.INVALID_YAML, "an anchor holds itself", line)
             return Node(None, self._file, line)

@@ -14,12 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.logs import get_logger
+from headwater.private_files import create_private, make_private
 from headwater.project.definition import Project
 from headwater.runtime.frames import Frame, Line, Receiving, Sending, Text
 from headwater.runtime.hello import Hello, folder_of
 
 LONGEST_PATH = 100
 """Bytes; a Unix socket's path may have 107, or fewer on some systems."""
+
+WIDEST = 100_000
+"""Columns of a terminal at most."""
 
 log = get_logger(__name__)
 
@@ -67,8 +71,8 @@ class Door:
         """Listen, unless another process does."""
         if self._listening is not None:
             return
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._folder.chmod(0o700)
+        make_private(self._folder)
+        create_private(self._folder / "lock")
         lock = (self._folder / "lock").open("w", encoding="utf-8")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -86,6 +90,7 @@ class Door:
             os.umask(before)
         listening.listen(16)
         self._listening = listening
+        create_private(self._folder / "socket")
         (self._folder / "socket").write_text(str(self._place), encoding="utf-8")
         threading.Thread(target=self._accept, args=(listening,), name="door", daemon=True).start()
 
@@ -129,6 +134,38 @@ class Door:
             visit.line.close()
 
 
+@dataclass(frozen=True)
+class _Told:
+    """A request as it came, each part of the type that it has to be."""
+
+    arguments: tuple[str, ...]
+    folder: Path
+    out_tty: bool
+    err_tty: bool
+    columns: int | None
+
+    @staticmethod
+    def from_json(data: bytes) -> _Told:
+        """Raises ValueError with the part that is wrong."""
+        try:
+            told = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise ValueError("not JSON") from error
+        if not isinstance(told, dict):
+            raise ValueError("not an object")
+        arguments, folder, columns = told.get("arguments"), told.get("folder"), told.get("columns")
+        out_tty, err_tty = told.get("out_tty"), told.get("err_tty")
+        if not isinstance(arguments, list) or not all(isinstance(one, str) for one in arguments):
+            raise ValueError("`arguments` should be a list of texts")
+        if not isinstance(folder, str) or "\0" in folder:
+            raise ValueError("`folder` should be a path")
+        if not isinstance(out_tty, bool) or not isinstance(err_tty, bool):
+            raise ValueError("`out_tty` and `err_tty` should be true or false")
+        if columns is not None and (type(columns) is not int or not 0 <= columns <= WIDEST):
+            raise ValueError("`columns` should be a number of columns")
+        return _Told(tuple(arguments), Path(folder), out_tty, err_tty, columns)
+
+
 class Visit:
     """One command that is answered: it runs in one thread, while another hears whether it is still wanted."""
 
@@ -142,16 +179,20 @@ class Visit:
         received = self.line.receive()
         if received is None or received[0] is not Frame.REQUEST:
             return
-        told = json.loads(received[1])
+        try:
+            told = _Told.from_json(received[1])
+        except ValueError as error:
+            self._refuse(str(error))
+            return
         stdin = Receiving(self.line)
         out = io.BufferedWriter(Sending(self.line, Frame.OUT), 1 << 16)
         err = io.BufferedWriter(Sending(self.line, Frame.ERR))
         streams = Streams(
             Text(io.BufferedReader(stdin), tty=False),
-            Text(out, tty=told["out_tty"], columns=told["columns"]),
-            Text(err, tty=told["err_tty"], by_line=True, columns=told["columns"]),
+            Text(out, tty=told.out_tty, columns=told.columns),
+            Text(err, tty=told.err_tty, by_line=True, columns=told.columns),
         )
-        request = Request(tuple(told["arguments"]), Path(told["folder"]), streams)
+        request = Request(told.arguments, told.folder, streams)
         worker = threading.Thread(target=self._work, args=(request, answer), name=self._tag, daemon=True)
         worker.start()
         while True:
@@ -164,6 +205,12 @@ class Visit:
         if not self._over:
             self.cut_off()
         worker.join()
+
+    def _refuse(self, why: str) -> None:
+        """Answer what is no request: whoever sent it is told, and this process goes on."""
+        log.info("not a request", reason=why)
+        self.line.send(Frame.ERR, f"error not a request that this runner understands: {why}\n".encode())
+        self.line.send_json(Frame.EXIT, {"code": 2})
 
     def cut_off(self) -> None:
         """Nobody waits for the answer any more: cancel its Spark jobs; what it writes goes nowhere."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,7 +15,8 @@ from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError, SQL
 from headwater.errors import Code, TerminalError, TransientError
 from headwater.extras import require_extra
 from headwater.model import Kind
-from headwater.state.records import BUSY, Control, LeaseRecord, RelationRecord, record_of
+from headwater.private_files import create_private
+from headwater.state.records import BUSY, SQLITE, Control, LeaseRecord, RelationRecord, record_of
 
 _metadata = sa.MetaData()
 
@@ -72,6 +74,8 @@ class Database:
             require_extra("postgres", "psycopg")
             self._engine = sa.create_engine(_with_driver(url), pool_pre_ping=True)
         else:
+            with suppress(OSError):  # SQLite says itself why it can't be made
+                create_private(Path(url.removeprefix(SQLITE)))
             self._engine = sa.create_engine(url, connect_args={"timeout": BUSY})
         with self._doing("open"):
             self._create()

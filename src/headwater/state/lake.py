@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import Code, TerminalError
 from headwater.model import Kind
+from headwater.private_files import make_private
 from headwater.secret import Secret
-from headwater.state.records import BUSY, COLUMNS, Control, LeaseRecord, RelationRecord, record_of
+from headwater.state.records import BUSY, COLUMNS, SQLITE, Control, LeaseRecord, RelationRecord, record_of
 
 if TYPE_CHECKING:
     from headwater.state.database import Database
-
-SQLITE = "sqlite:///"
 
 
 class State:
@@ -37,7 +36,7 @@ class State:
     def beside(home: Path) -> State:
         """The SQLite database of a project's own folder."""
         try:
-            home.mkdir(parents=True, exist_ok=True)
+            make_private(home)
         except OSError as error:
             raise TerminalError(Code.WAREHOUSE_UNWRITABLE, f"can't make the folder {home}: {error.strerror}") from error
         return State(f"{SQLITE}{home / 'state.db'}")

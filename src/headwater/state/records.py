@@ -10,6 +10,8 @@ from typing import Any
 
 from headwater.model import Kind
 
+SQLITE = "sqlite:///"
+"""How the address of a database beside the project begins."""
 BUSY = 30
 """Seconds to wait for another process that writes to SQLite."""
 

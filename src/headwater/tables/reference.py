@@ -161,6 +161,8 @@ def _as_kept(field: pa.Field) -> pa.Field:
 def _parsed(name: str, read: Callable[[], pa.Table], where: Where | None) -> pa.Table:
     try:
         return read()
+    except RecursionError as error:
+        raise UsageError(Code.INVALID_VALUE, f"{name} can't be read: it is nested too deeply", where=where) from error
     except (pa.ArrowException, ValueError) as error:
         raise UsageError(Code.INVALID_VALUE, f"{name} can't be read: {error}", where=where) from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.catalogs.base import DEFAULT, spark_conf
@@ -33,7 +32,8 @@ def _address(around: Surroundings, kind: str, name: str) -> Address:
 def _spark(spark: SparkSession, address: Address, around: Surroundings) -> SparkTable:
     from headwater.formats.iceberg.spark import IcebergTable
 
-    Path(around.home).mkdir(parents=True, exist_ok=True)  # the embedded catalog is a file in it
+    for catalog in catalogs(around).values():
+        catalog.prepare(place(around))
     return IcebergTable(spark, address, around)
 
 

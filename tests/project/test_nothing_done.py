@@ -1,0 +1,88 @@
+"""What a project file may say and nothing does: `check` says so, for every key there is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headwater.project.loader import load_project
+from headwater.project.runnable import not_runnable
+from tests.project.conftest import BASE, Write
+from tests.support import headwater
+
+CASES: dict[str, tuple[str, str, str]] = {
+    "compact": (
+        "topics: {t: {from: landing, compact: {every: 6h}}}",
+        "topics.t.compact",
+        "headwater parquet compact t",
+    ),
+    "retain": ("topics: {t: {from: landing, retain: {versions: 30d}}}", "topics.t.retain", "every version is kept"),
+    "of a table": (
+        "topics: {t: {from: landing}}\ntables: {x: {sql: select a from t, compact: {every: 1h}}}",
+        "tables.x.compact",
+        "headwater parquet compact tables.x",
+    ),
+    "of a view": (
+        "topics: {t: {from: landing}}\nviews: {x: {sql: select a from t, retain: {versions: 1d}}}",
+        "views.x.retain",
+        "every version is kept",
+    ),
+    "server": ("server: {port: 9000}", "server", "there is no `headwater serve`"),
+    "alerts": ("alerts: {ops: {webhook: 'https://x'}}", "alerts.ops", "can't run yet"),
+    "clustering": (
+        "topics: {t: {from: landing, z_order_by: [event_type]}}",
+        "topics.t.z_order_by",
+        "nothing clusters its files yet",
+    ),
+    "trigger of a table filled by hand": (
+        "tables: {x: {keys: [id], schema: id bigint, trigger: 5m}}",
+        "tables.x.trigger",
+        "no flow keeps it",
+    ),
+    "options of appends": (
+        "sources: {landing: {type: append, options: {a: b}}}\ntopics: {t: {from: landing}}",
+        "sources.landing.options",
+        "have no effect",
+    ),
+    "options of CDC": (
+        "sources: {c: {type: postgres_cdc, dsn: 'postgresql://u@h/d', tables: [public.a], options: {a: b}}}",
+        "sources.c.options",
+        "have no effect",
+    ),
+    "csv without CSV": (
+        "sources: {k: {type: kafka, brokers: 'h:1', topic: x, csv: {sep: ';'}}}",
+        "sources.k.csv",
+        "has no effect",
+    ),
+    "registry without a registry": (
+        "sources: {k: {type: kafka, brokers: 'h:1', topic: x, schema_registry_auth: 'a:b'}}",
+        "sources.k.schema_registry_auth",
+        "has no effect",
+    ),
+    "message without a file": (
+        "sources: {k: {type: kafka, brokers: 'h:1', topic: x, message: shop.Order}}",
+        "sources.k.message",
+        "has no effect",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_accepted_and_does_nothing_is_said(write: Write, case: str) -> None:
+    text, path, says = CASES[case]
+    base = "name: shop\n" if text.startswith("sources:") else BASE
+    folder = write(base + text + "\n")
+    notes = not_runnable(load_project(folder))
+    assert [note.where.path for note in notes if note.where] == [path]
+    assert says in str(notes[0])
+    checked = headwater("check", "--project", folder, "--json")
+    assert (checked.code, [note["path"] for note in checked.json["notes"]]) == (0, [path])
+    told = headwater("check", "--project", folder)
+    assert says in told.out and "1 note" in told.err
+
+
+def test_a_project_that_uses_what_works_has_no_notes(write: Write) -> None:
+    text = "topics: {t: {from: landing, target_file_size: 64MB, partition_by: [event_date], trigger: 5m}}\n"
+    text += "tables: {x: {keys: [id], schema: id bigint}}\n"
+    assert json.loads(headwater("check", "--project", write(BASE + text), "--json").out)["notes"] == []
