@@ -29,8 +29,10 @@ OUT_OF_MEMORY = frozenset({3, 52})
 """Exit codes: of Java's own `-XX:+ExitOnOutOfMemoryError`, and of Spark's handler of errors."""
 
 
-def launched(conf: SparkConf, output: BinaryIO) -> Any:
+def launched(conf: SparkConf | None, output: BinaryIO) -> Any:
     """A new JVM, as py4j's gateway to it; what it prints goes to `output`.
+
+    Settings in `conf` stand in its command line: secret ones go through a `submission`.
 
     PySpark waits for the JVM to report to a folder, which it removes even if it is interrupted meanwhile: the JVM then
     never listens for the end of its parent, and outlives it. So it is started in a thread, which no signal reaches. If

@@ -18,6 +18,7 @@ from headwater.extras import require_python
 from headwater.java import find_java
 from headwater.jvm import end, launched, new_context
 from headwater.private_files import create_private, make_private
+from headwater.submission import HIDDEN, hidden_properties, submission
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -205,6 +206,7 @@ def settings(name: str, needs: SessionNeeds, spark: SparkSettings, jars: Iterabl
         "spark.ui.enabled": str(spark.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
+        "spark.redaction.regex": HIDDEN,
         **MEANING,
         **(_embedded(spark, home) if local else {}),
         **needs.conf,
@@ -255,15 +257,11 @@ def _cores(master: str) -> int:
 def _java_options(local: bool, home: Path) -> list[str]:
     options = {
         "log4j2.configurationFile": LOG_SETTINGS.as_uri(),
-        "headwater.spark.log": _logs(home) / "spark.log",
+        "headwater.spark.log": home / "logs" / "spark.log",
     }
     if local:
         options |= {"user.timezone": "UTC", "file.encoding": "UTF-8", "derby.system.home": home}
     return [f'"-D{key}={value}"' for key, value in options.items()]
-
-
-def _logs(home: Path) -> Path:
-    return home / "logs"
 
 
 def _listed(value: str | None) -> list[str]:
@@ -282,14 +280,17 @@ def _start(name: str, needs: SessionNeeds, spark: SparkSettings, jars: list[Path
     from headwater.java_names import Names
 
     _end_gateway()
-    conf = SparkConf(loadDefaults=False).setAll(list(settings(name, needs, spark, jars, home).items()))
-    said = _logs(home) / "spark.out"
+    wanted = settings(name, needs, spark, jars, home)
+    conf = SparkConf(loadDefaults=False).setAll(list(wanted.items()))
+    said = home / "logs" / "spark.out"
     try:
         make_private(said.parent)
         create_private(said)
-        with _environment(spark.master, jars), said.open("wb") as output:
-            gateway = launched(conf, output)
+        with _environment(spark, jars), submission(wanted, home), said.open("wb") as output:
+            gateway = launched(None, output)
             gateway.jvm = Names(gateway.jvm)
+            for key, value in hidden_properties(wanted).items():
+                gateway.jvm.java.lang.System.setProperty(key, value)
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
             session = SparkSession(new_context(conf))
             # Spark reads most settings on first use: a bad one should fail here.
@@ -306,10 +307,10 @@ def _start(name: str, needs: SessionNeeds, spark: SparkSettings, jars: list[Path
 
 
 @contextmanager
-def _environment(master: str, jars: Iterable[Path]) -> Iterator[None]:
+def _environment(spark: SparkSettings, jars: Iterable[Path]) -> Iterator[None]:
     """What the JVM, and the Python workers that it starts, find in their environment. Ours stays."""
     wanted: dict[str, str | None] = {"JAVA_HOME": str(find_java().home)}
-    if master.startswith("local"):
+    if spark.master.startswith("local"):
         import pyspark
 
         # Jars at the end of the class path are found after Spark's own, and are not copied at every start as
@@ -326,6 +327,8 @@ def _environment(master: str, jars: Iterable[Path]) -> Iterator[None]:
         locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
         if "UTF-8" not in locale.upper().replace("UTF8", "UTF-8"):
             wanted["LC_ALL"] = "C.UTF-8"  # else Java can't open a file whose name is not ASCII
+    elif "spark.pyspark.python" in spark.conf:
+        wanted["PYSPARK_PYTHON"] = spark.conf["spark.pyspark.python"]  # PySpark asks the environment alone
     before = {key: os.environ.get(key) for key in wanted}
     try:
         _put(wanted)

@@ -52,9 +52,23 @@ def reason(error: Any) -> str:
     java = getattr(error, "java_exception", None)
     if java is None:
         return str(error)
-    while java.getCause() is not None:
-        java = java.getCause()
-    return str(java.toString())
+    from py4j.protocol import Py4JError
+
+    try:
+        while java.getCause() is not None:
+            java = java.getCause()
+        return str(java.toString())
+    except (Py4JError, OSError):  # Spark has gone meanwhile: what was kept of its words
+        return _innermost(error)
+
+
+def _innermost(error: Any) -> str:
+    try:
+        lines = str(error).splitlines()
+    except Exception:  # nothing was kept: py4j raises whatever it met
+        return "Spark has ended"
+    causes = [line.removeprefix("Caused by:") for line in lines if line.startswith(("Caused by:", ": "))]
+    return (causes or lines or ["Spark has ended"])[-1].removeprefix(": ").strip()
 
 
 def piece_of(error: Any) -> str | None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
@@ -27,6 +28,7 @@ from headwater.spec import Relation, Topic, View
 from headwater.spec.base import placed
 from headwater.state import STORED, RelationRecord, State
 from headwater.storage import Files
+from headwater.workers import send_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,6 +78,7 @@ class Warehouse:
                         home=self.project.home,
                         progress=progress,
                     )
+                send_modules(self._spark, {Path(f.file) for f in self.project.functions}, self.project.home)
             return self._spark
 
     def restart_spark(self) -> SparkSession:
