@@ -3,34 +3,82 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
+from contextlib import suppress
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from headwater.diskerrors import room, told
 from headwater.private_files import create_private, make_private
 
 _BYTES, _FILES = 10_000_000, 5
 
 
+class LogFile(RotatingFileHandler):
+    """The file of the log. While it can't be written its lines are left out: that is said once, and counted.
+
+    Rows and addresses may be in it: each of its files is its owner's alone.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, maxBytes=_BYTES, backupCount=_FILES, delay=True)
+        self._left_out = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        before = self._left_out
+        super().emit(record)
+        if before and self._left_out == before:
+            self._left_out = 0
+            self._note(f"{before} lines were left out of the log")
+
+    def _open(self) -> TextIOWrapper:
+        create_private(Path(self.baseFilename))
+        stream = super()._open()
+        if self._left_out and stream.tell():
+            stream.write("\n")  # the last line may have been cut off
+        return stream
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Called by `emit` for what it could not write."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._left_out += 1
+        with suppress(OSError):  # what it holds back would be written again and again
+            if self.stream is not None:
+                stream, self.stream = self.stream, None
+                stream.close()
+        if self._left_out == 1:
+            message = f"the log {self.baseFilename} can't be written: {told(error)}{room([self.baseFilename])}"
+            with suppress(OSError, ValueError):
+                print(f"{message}; its lines are left out until it can", file=sys.stderr, flush=True)
+
+    def _note(self, message: str) -> None:
+        note = logging.LogRecord("headwater.logs", logging.WARNING, __file__, 0, _line(message), None, None)
+        super().emit(note)
+
+
 def log_to(home: Path) -> None:
     """Send this process's log to the folder of a project."""
     folder = home / "logs"
-    make_private(folder)
+    with suppress(OSError):  # the first line that can't be written says why
+        make_private(folder)
     logger = logging.getLogger("headwater")
+    path = folder / "headwater.log"
+    if any(
+        isinstance(handler, LogFile) and handler.baseFilename == os.path.abspath(path) for handler in logger.handlers
+    ):
+        return  # a runner opens its project again for each command that it answers
     for handler in logger.handlers[:]:
         logger.removeHandler(handler)
         handler.close()
-    logger.addHandler(_Log(folder / "headwater.log", maxBytes=_BYTES, backupCount=_FILES))
+    logger.addHandler(LogFile(path))
     logger.setLevel(logging.INFO)
     logger.propagate = False
-
-
-class _Log(RotatingFileHandler):
-    """Rows and addresses may be in it: each of its files is its owner's alone."""
-
-    def _open(self) -> IO[Any]:  # type: ignore[override]
-        create_private(Path(self.baseFilename))
-        return super()._open()
 
 
 def get_logger(name: str) -> Any:
@@ -47,3 +95,10 @@ def get_logger(name: str) -> Any:
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
     )
+
+
+def _line(message: str) -> str:
+    import json
+    from datetime import datetime, timezone
+
+    return json.dumps({"event": message, "level": "warning", "timestamp": datetime.now(timezone.utc).isoformat()})

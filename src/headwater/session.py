@@ -18,6 +18,7 @@ from headwater.extras import require_python
 from headwater.java import find_java
 from headwater.jvm import end, launched, new_context
 from headwater.private_files import create_private, make_private
+from headwater.sparkerrors import innermost
 from headwater.submission import HIDDEN, hidden_properties, submission
 
 if TYPE_CHECKING:
@@ -349,9 +350,7 @@ def _cause(error: Exception, said: Path) -> str:
     """The reason in one line: Java's own exception, else the last thing that the JVM said."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if java is not None:
-        while java.getCause() is not None:
-            java = java.getCause()
-        return str(java.toString()).splitlines()[0]
+        return str(innermost(java).toString()).splitlines()[0]
     if isinstance(error, OSError):
         return str(error)
     lines = [line for line in said.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]

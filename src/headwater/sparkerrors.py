@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
+from headwater.diskerrors import disk_error, hint_for, is_passing, paths_in, room, tells_full, tells_passing
 from headwater.errors import Code, HeadwaterError, TerminalError, TransientError
 
 _TRANSIENT = re.compile(
@@ -15,17 +17,29 @@ _TRANSIENT = re.compile(
 )
 
 
-def as_headwater_error(error: BaseException) -> HeadwaterError:
-    """The error as it is, or what it means."""
+_OF_DISKS = frozenset({Code.SPARK_FAILED, Code.STORAGE_FAILED, Code.COMMIT_FAILED, Code.TABLE_CORRUPT})
+"""Errors whose texts may be those of a file system."""
+
+
+def as_headwater_error(error: BaseException, places: Sequence[str] = ()) -> HeadwaterError:
+    """The error as it is, or what it means. `places`: the folders of the lake, where the error names no file on a disk
+    that has failed."""
     if isinstance(error, HeadwaterError):
-        return error
+        return _of_a_disk(error, places)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     if isinstance(error, (PySparkException, Py4JError)):
         message = reason(error)
+        said = f"{message} {_words(error)}"
+        if tells_passing(said):
+            paths = paths_in(said) or places
+            hint = hint_for(full=tells_full(said))
+            return TransientError(Code.STORAGE_FAILED, f"{without_plan(message)}{room(paths)}", hint=hint)
         kind = TransientError if _TRANSIENT.search(message) else TerminalError
         return kind(Code.SPARK_FAILED, without_plan(message))
+    if isinstance(error, OSError) and is_passing(error):
+        return disk_error("the file system failed", error, *places)
     if isinstance(error, (OSError, MemoryError)):
         return TerminalError(Code.STORAGE_FAILED, str(error) or type(error).__name__)
     return TerminalError(
@@ -33,6 +47,25 @@ def as_headwater_error(error: BaseException) -> HeadwaterError:
         f"{type(error).__name__}: {error}",
         hint="this is a defect in Headwater; .headwater/logs has the details",
     )
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # Spark has gone, and nothing was kept
+        return ""
+
+
+def _of_a_disk(error: HeadwaterError, places: Sequence[str]) -> HeadwaterError:
+    """An error of ours that tells of a disk, as one that goes away, with the room that is left there."""
+    problem = error.problem
+    if error.code not in _OF_DISKS or not tells_passing(problem.message) or " are free at " in problem.message:
+        return error
+    message = f"{problem.message}{room(paths_in(problem.message) or places)}"
+    hint = problem.hint or hint_for(full=tells_full(message))
+    told = TransientError(error.code, message, where=problem.where, hint=hint, excerpt=problem.excerpt)
+    told.__cause__ = error
+    return told
 
 
 def keep_words(error: BaseException | None) -> None:
@@ -55,9 +88,7 @@ def reason(error: Any) -> str:
     from py4j.protocol import Py4JError
 
     try:
-        while java.getCause() is not None:
-            java = java.getCause()
-        return str(java.toString())
+        return str(innermost(java).toString())
     except (Py4JError, OSError):  # Spark has gone meanwhile: what was kept of its words
         return _innermost(error)
 
@@ -69,6 +100,15 @@ def _innermost(error: Any) -> str:
         return "Spark has ended"
     causes = [line.removeprefix("Caused by:") for line in lines if line.startswith(("Caused by:", ": "))]
     return (causes or lines or ["Spark has ended"])[-1].removeprefix(": ").strip()
+
+
+def innermost(java: Any) -> Any:
+    """The cause at the bottom of a Java exception, which may be its own."""
+    seen = {int(java.hashCode())}
+    while (cause := java.getCause()) is not None and int(cause.hashCode()) not in seen:
+        java = cause
+        seen.add(int(java.hashCode()))
+    return java
 
 
 def piece_of(error: Any) -> str | None:

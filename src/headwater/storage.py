@@ -20,12 +20,13 @@ from urllib.parse import urlsplit
 
 from pyarrow import NativeFile, fs
 
+from headwater.diskerrors import disk_error
 from headwater.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
 from headwater.secret import Secret
 
 _SCHEME = re.compile(r"^([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _PATTERN = re.compile(r"([{}\[\]*?\\])")
-_UNWRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR})
+_UNWRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR})
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,8 @@ class Files:
                     return False
                 self._put(path, data)
                 return True
+            if os.path.exists(self.inside(path)):
+                return False
             temporary = self._write_temporary(path, data)
             try:
                 os.link(temporary, self.inside(path))
@@ -224,17 +227,18 @@ class Files:
             yield
         except OSError as cause:
             place = self.join(path) if path else self.root
-            raise self._failure(f"can't {verb} {place}", cause, writing) from cause
+            raise self._failure(f"can't {verb} {place}", place, cause, writing) from cause
 
-    def _failure(self, message: str, cause: OSError, writing: bool) -> HeadwaterError:
+    def _failure(self, message: str, place: str, cause: OSError, writing: bool) -> HeadwaterError:
         if writing and cause.errno in _UNWRITABLE:
             hint = "check the owner and permissions of the folder, or name another `warehouse`"
             return TerminalError(Code.WAREHOUSE_UNWRITABLE, f"{message}: {cause}", hint=hint)
         if not self.is_local:
             return TransientError(Code.STORAGE_FAILED, f"{message}: {cause}")
-        full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
-        cure = "free some space on the disk" if full else None
-        return TerminalError(Code.STORAGE_FAILED, f"{message}: {cause}", hint=cure)
+        if writing and cause.errno == errno.EROFS:
+            hint = "mount it for writing; it goes on by itself then"
+            return TransientError(Code.WAREHOUSE_UNWRITABLE, f"{message}: {cause}", hint=hint)
+        return disk_error(message, cause, place)
 
 
 def to_spark_uri(uri: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -53,6 +53,10 @@ class Keeper:
     control: Control
     spark_ended: threading.Event = field(default_factory=threading.Event)
     """Set by the first flow that finds Spark dead: that is no failure of the flow's."""
+    places: Sequence[str] = ()
+    """The folders that it writes to, for errors that name no file."""
+    mounted: Callable[[], None] = lambda: None
+    """Raises when the warehouse is gone."""
     ready: threading.Event = field(default_factory=threading.Event)
     """Where the run is to come to an end: this flow's end is known."""
     over: threading.Event = field(default_factory=threading.Event)
@@ -86,7 +90,7 @@ class Keeper:
                 pass
         except Exception as caught:
             if not self._spark_has_ended():
-                self._fail(as_headwater_error(caught), caught)
+                self._fail(as_headwater_error(caught, self.places), caught)
         finally:
             self._let_go()
             ended = self.report.state in (FlowState.DONE, FlowState.FAILED, FlowState.PAUSED)
@@ -163,6 +167,7 @@ class Keeper:
         self.report.state = FlowState.WAITING
 
     def _step(self, flow: Steps, range: Range | None = None) -> bool:
+        self.mounted()
         self.report.state = FlowState.RUNNING
         done = flow.step(range)
         if done is not None:
@@ -188,8 +193,14 @@ class Keeper:
 
     def _opened(self) -> Steps:
         if self._flow is None:
-            self._flow = self.plan.open(self.spark, self.lease.check)
+            self.mounted()
+            self._flow = self.plan.open(self.spark, self._guard)
         return self._flow
+
+    def _guard(self) -> None:
+        """Right before a commit: the flow is ours, and the warehouse is there."""
+        self.lease.check()
+        self.mounted()
 
     def _let_go(self) -> None:
         """Drop the open flow: what it holds in memory may not be what is in the lake."""
@@ -215,7 +226,7 @@ class Keeper:
 
     def _after(self, caught: Exception) -> bool:
         """A turn failed."""
-        error = as_headwater_error(caught)
+        error = as_headwater_error(caught, self.places)
         self._let_go()
         if self.stopping.is_set() or self._spark_has_ended():
             log.info("step cut off", flow=self.plan.flow, error=str(error))

@@ -94,8 +94,10 @@ class Lease:
                 f"{self.flow} has been taken over{taken}",
                 hint="one runner keeps a flow; this one was not heard of for too long",
             )
-        if time.monotonic() - self._renewed > self._duration:
-            self.renew(Holder.from_record(record.holder))  # late, and nobody has asked for it: still ours
+        if time.monotonic() - self._renewed > self._duration / 2:
+            # Late, as when the state database can't be written: without a renewal that goes through, nothing is
+            # committed, since the commit itself takes time and somebody else could have the flow by then.
+            self.renew(Holder.from_record(record.holder))
             self.check()
 
     def release(self) -> None:

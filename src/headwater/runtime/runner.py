@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from headwater.errors import Code, HeadwaterError, TerminalError
@@ -19,6 +20,7 @@ from headwater.runtime.door import Answers, Door
 from headwater.runtime.holders import Holder
 from headwater.runtime.keeper import Keeper
 from headwater.runtime.leases import Lease
+from headwater.runtime.mounts import Mount
 from headwater.runtime.planning import prepare
 from headwater.runtime.plans import Plan, named
 from headwater.runtime.reports import FlowEvent, FlowReport, FlowState
@@ -111,6 +113,11 @@ class Runner:
             for report in left:
                 report.state, report.error = FlowState.STARTING, None
 
+    @cached_property
+    def _mount(self) -> Mount:
+        """Of the run as a whole: another Spark finds the same warehouse."""
+        return Mount(self.warehouse.files)
+
     def _goes_on(self, report: FlowReport, lease: Lease | None) -> bool:
         """Whether a flow is to be run again in another Spark."""
         if lease is None or lease.lost or report.state is FlowState.DONE:
@@ -134,6 +141,7 @@ class Runner:
         tending.holder = tending.holder.with_jvm(jvm_pid())
         tending.renew()
         ending, spark_ended = threading.Event(), threading.Event()
+        places = (self.warehouse.around.warehouse, str(self.warehouse.project.home), tempfile.gettempdir())
         keepers = [
             Keeper(
                 plan,
@@ -145,6 +153,8 @@ class Runner:
                 ending,
                 tending.control(plan.flow),
                 spark_ended,
+                places,
+                self._mount.check,
             )
             for plan in plans
         ]

@@ -35,6 +35,8 @@ class Tending:
         self._renewed = time.monotonic()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
+        self._failing: dict[str, type[BaseException]] = {}
+        """What could not be done in the last round."""
         self.also: Callable[[], None] = lambda: None
         """Called with every round."""
 
@@ -56,10 +58,10 @@ class Tending:
 
     def renew(self) -> None:
         """Say of every flow that it is in good hands."""
-        self._renewed = time.monotonic()
         for lease in self.leases.values():
             if not lease.lost and not lease.renew(self.holder):
                 log.error("lease lost", flow=lease.flow)
+        self._renewed = time.monotonic()
 
     def _go(self) -> None:
         while not self._ending.wait(EVERY):
@@ -84,7 +86,14 @@ class Tending:
 
     def _guarded(self, act: Callable[[], None]) -> None:
         """The state database may be away for a while; what needs it is tried again with the next round."""
+        what = getattr(act, "__name__", repr(act))
         try:
             act()
-        except (HeadwaterError, OSError) as error:
-            log.warning("not tended", error=str(error))
+        except Exception as error:
+            if self._failing.get(what) is not type(error):  # once, and not with every round
+                self._failing[what] = type(error)
+                unknown = None if isinstance(error, (HeadwaterError, OSError)) else error
+                log.warning("heartbeat failed", what=what, error=str(error), exc_info=unknown)
+        else:
+            if self._failing.pop(what, None):
+                log.info("heartbeat is back", what=what)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,11 +13,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError, SQLAlchemyError
 
+from headwater.diskerrors import hint_for, room, tells_full, tells_passing
 from headwater.errors import Code, TerminalError, TransientError
 from headwater.extras import require_extra
 from headwater.model import Kind
 from headwater.private_files import create_private
 from headwater.state.records import BUSY, SQLITE, Control, LeaseRecord, RelationRecord, record_of
+
+_AWAY = re.compile("locked|no such table")
+"""What SQLite says of a database that somebody is writing, or whose disk is gone."""
 
 _metadata = sa.MetaData()
 
@@ -212,8 +217,11 @@ class Database:
             cause = str(getattr(error, "orig", None) or error).splitlines()[0]
             where = self._engine.url.render_as_string(hide_password=True)
             message = f"can't {verb} the state database {where}: {cause}"
-            passing = isinstance(error, (OperationalError, InterfaceError)) and (self._shared or "locked" in cause)
-            raise (TransientError if passing else TerminalError)(Code.STORAGE_FAILED, message) from error
+            away = isinstance(error, (OperationalError, InterfaceError)) and (self._shared or _AWAY.search(cause))
+            if not self._shared and tells_passing(cause):
+                away, message = True, f"{message}{room([str(self._engine.url.database)])}"
+            hint = hint_for(full=not self._shared and tells_full(cause))
+            raise (TransientError if away else TerminalError)(Code.STORAGE_FAILED, message, hint=hint) from error
 
 
 def _with_driver(url: str) -> str:

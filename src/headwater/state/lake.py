@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headwater.diskerrors import disk_error, is_passing
 from headwater.errors import Code, TerminalError
 from headwater.model import Kind
 from headwater.private_files import make_private
@@ -38,6 +39,8 @@ class State:
         try:
             make_private(home)
         except OSError as error:
+            if is_passing(error):
+                raise disk_error(f"can't make the folder {home}", error, str(home)) from error
             raise TerminalError(Code.WAREHOUSE_UNWRITABLE, f"can't make the folder {home}: {error.strerror}") from error
         return State(f"{SQLITE}{home / 'state.db'}")
 

@@ -204,7 +204,10 @@ def committing(name: TableName) -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, CapturedException) as error:
-        raise _failed(error, ".".join(name.parts)) or error from error
+        failed = _failed(error, ".".join(name.parts))
+        if failed is None:
+            raise
+        raise failed from error
 
 
 def _failed(error: Exception, table: str) -> HeadwaterError | None:

@@ -8,12 +8,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame
 
+from headwater.diskerrors import chain_of, tells_passing
 from headwater.sources.files.log import Taken
 from headwater.sparkerrors import reason
 from headwater.storage import Files
 
 _CHUNK = 1 << 22
-_NOT_THE_FILE = ("cancelled", "OutOfMemoryError", "ExecutorLostFailure", "No space left on device")
+_NOT_THE_FILE = ("cancelled", "OutOfMemoryError", "ExecutorLostFailure")
 
 
 def unreadable(taken: Sequence[Taken], read: Callable[[Sequence[Taken]], DataFrame]) -> dict[Taken, str]:
@@ -38,7 +39,7 @@ def _attempt(taken: Sequence[Taken], read: Callable[[Sequence[Taken]], DataFrame
     try:
         read(taken).write.format("noop").mode("overwrite").save()
     except (PySparkException, Py4JError) as error:
-        if not blames_a_task(error):
+        if not blames_a_task(error) and not blames_a_path(error):
             raise
         return root_cause(error)
     return None
@@ -46,12 +47,15 @@ def _attempt(taken: Sequence[Taken], read: Callable[[Sequence[Taken]], DataFrame
 
 def blames_a_task(error: BaseException) -> bool:
     """Whether Spark gave up because a task failed by itself: not because the job was ended or the machine too small."""
-    chain = [error]
-    while chain[-1].__cause__ is not None:
-        chain.append(chain[-1].__cause__)
+    chain = list(chain_of(error))
     told = " ".join(map(str, chain))
     failed = "aborted due to stage failure" in told or any(isinstance(one, PythonException) for one in chain)
-    return failed and not any(word in told for word in _NOT_THE_FILE)
+    return failed and not tells_passing(told) and not any(word in told for word in _NOT_THE_FILE)
+
+
+def blames_a_path(error: BaseException) -> bool:
+    """Whether Spark could not make sense of the name of a file or folder."""
+    return any("URISyntaxException" in str(one) for one in chain_of(error))
 
 
 def root_cause(error: Exception) -> str:
