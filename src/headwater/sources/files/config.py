@@ -47,6 +47,10 @@ class FilesSource(SourceSpec):
     after: Literal["keep", "delete", "archive"] = Field(
         default="keep", description="What happens to a file once its rows are in the topic."
     )
+    follow_links: bool = Field(
+        default=False,
+        description="Whether links in a local folder may lead out of it. Without it they are left alone and counted.",
+    )
     archive_to: str | None = Field(default=None, description="The folder for `after: archive`, in the same storage.")
     schema_: str | None = Field(default=None, alias="schema", description="The whole schema: `id bigint, name string`.")
     schema_hints: str | None = Field(default=None, description="Types of some columns; the others are detected.")

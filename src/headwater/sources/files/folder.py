@@ -39,7 +39,8 @@ class Folder:
             folder, self._single = posixpath.split(location)
             self.files = Files(folder, storage)
         self._deep = (spec.recursive or self._glob is not None) and self._single is None
-        self._walk = Walk(self.files.inside(), self._deep) if self.files.is_local else None
+        inside = self.files.inside()
+        self._walk = Walk(inside, self._deep, follow_links=spec.follow_links) if self.files.is_local else None
         place = self.files.inside() if self.files.is_local else self.files.root
         self._wholeness = Wholeness(place, is_local=self.files.is_local, min_age=spec.min_age)
 
@@ -65,6 +66,17 @@ class Folder:
         entry = self.files.entry(path)
         return None if entry is None else _taken(entry)
 
+    def leads_out(self, path: str) -> bool:
+        """Whether it is, or lies behind, a link out of the folder that may not be followed. The one file that `path`
+        names may be such a link."""
+        return self._walk is not None and path != self._single and self._walk.leads_out(path)
+
+    @property
+    def refused_links(self) -> list[str]:
+        """Links that the last look through the whole folder left alone, by name."""
+        found = set() if self._walk is None else self._walk.refused
+        return sorted(path for path in found if path != self._single and not UNFINISHED.search(path))
+
     def is_same(self, one: Taken, other: Taken) -> bool:
         """Whether a file is in the same state."""
         return one.path == other.path and fingerprint(one, self.is_local) == fingerprint(other, self.is_local)
@@ -73,6 +85,10 @@ class Folder:
         try:
             if not self.files.exists():
                 raise self._unavailable(f"there is no folder {self.files.root}", "make it, or correct `path`")
+            if self._single is not None:
+                named = self.find(self._single)
+                yield from () if named is None else (named,)
+                return
             if self._walk is not None:
                 yield from self._walk.files(everywhere=everywhere)
             else:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import reduce
-from urllib.parse import urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 from headwater.sources.decoding.base import DECODE, EVENT, POSITION, PROBLEM, RAW
 from headwater.sources.decoding.typed import PROBLEM_TYPE
 from headwater.sources.files.log import Taken
+from headwater.sources.files.paths import is_plain, shown
 from headwater.sources.files.splitting import Splitter
 from headwater.storage import Files
 
@@ -48,6 +49,15 @@ _SPLIT = "file string, modified timestamp, number bigint, raw binary"
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 """The row as JSON keeps microseconds."""
 _OPEN_COST = 4 << 20
+_ADDRESS = re.compile("^[A-Za-z0-9+.-]+:(//[^/]*)?")
+"""What stands before the path in an address."""
+_AS_NAMED = {
+    "__globPaths__": "false",
+    # Hadoop's other file system for local files looks for checksums beside them, under names that it can't make.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+"""For the reader: paths are names and no patterns, and any character may stand in them."""
 
 
 @dataclass(frozen=True)
@@ -58,21 +68,34 @@ class Place:
     files: Files
     batch: int
 
-    def paths(self, taken: Sequence[Taken]) -> list[str]:
-        return [self.files.spark_pattern(file.path) for file in taken]
+    def load(
+        self, taken: Sequence[Taken], format: str, chosen: Callable[[DataFrame], DataFrame], **options: str
+    ) -> DataFrame:
+        """What is `chosen` of what Spark reads in these files; those with unusual names are read in a way of their
+        own."""
+        reader = self.spark.read.format(format).options(recursiveFileLookup="true", **options)
+        plain = [self.files.spark_pattern(file.path) for file in taken if self._is_plain(file)]
+        unusual = [self.files.spark_uri(file.path) for file in taken if not self._is_plain(file)]
+        frames = [chosen(reader.load(plain))] if plain else []
+        if unusual:
+            frames.append(chosen(reader.options(**_AS_NAMED).load(unusual)))
+        return reduce(DataFrame.unionByName, frames)
+
+    def _is_plain(self, file: Taken) -> bool:
+        return is_plain(self.files.inside(file.path))
 
     def prefix(self) -> Column:
         return F.lit(f"{self.batch:012d}/")
 
     def position(self, file: Taken) -> str:
         """Of a record that is a whole file."""
-        return f"{self.batch:012d}/{file.path}#"
+        return f"{self.batch:012d}/{shown(file.path)}#"
 
     def file(self) -> Column:
         """The path below the root, of a frame that has `_metadata`."""
-        root = posixpath.normpath(urlsplit(self.files.spark_uri().replace("#", "%23").replace("?", "%3F")).path)
-        start = len(root.replace("%23", "#").replace("%3F", "?").rstrip("/")) + 2
-        encoded = F.regexp_replace(F.col("_metadata.file_path"), "^[A-Za-z0-9+.-]+:(//[^/]*)?", "")
+        root = posixpath.normpath(_ADDRESS.sub("", self.files.spark_uri()))
+        start = len(root.rstrip("/")) + 2
+        encoded = F.regexp_replace(F.col("_metadata.file_path"), _ADDRESS.pattern, "")
         path = F.url_decode(F.replace(encoded, F.lit("+"), F.lit("%2B")))
         return F.substring(path, start, 1 << 30)
 
@@ -107,9 +130,9 @@ def lines(
 ) -> DataFrame:
     """A record a line; a header is put before each, and lines that repeat it are left out."""
     options = {"lineSep": separator} if separator else {}
-    read = place.spark.read.options(recursiveFileLookup="true", **options).text(place.paths(taken))
     line = F.col("value")
-    rows = read.select(line, *place.columns(_in_task()))  # numbered before any of them is left out
+    # Numbered before any of them is left out.
+    rows = place.load(taken, "text", lambda read: read.select(line, *place.columns(_in_task())), **options)
     if not blank:
         rows = rows.where(F.length(F.trim(line)) > 0)
     if comment:
@@ -123,10 +146,8 @@ def lines(
 
 def whole(place: Place, taken: Sequence[Taken], splitter: Splitter) -> DataFrame:
     """Records that Python finds in files read whole."""
-    read = place.spark.read.format("binaryFile").options(recursiveFileLookup="true").load(place.paths(taken))
-    files = read.select(
-        place.file().alias("file"), F.col("_metadata.file_modification_time").alias("modified"), F.col("content")
-    )
+    file, modified = place.file().alias("file"), F.col("_metadata.file_modification_time").alias("modified")
+    files = place.load(taken, "binaryFile", lambda read: read.select(file, modified, F.col("content")))
     split = files.mapInArrow(splitter.split, _SPLIT)  # type: ignore[arg-type]
     number = F.lpad(F.col("number").cast("string"), 12, "0")
     position = F.concat(place.prefix(), F.col("file"), F.lit("#"), number)
@@ -139,14 +160,16 @@ def typed(
     place: Place, taken: Sequence[Taken], format: str, options: Mapping[str, str], nanoseconds: Sequence[str]
 ) -> DataFrame:
     """Rows of files that all have one schema: the event, and the row as JSON."""
-    reader = place.spark.read.format(format).options(recursiveFileLookup="true", **options)
-    read = reader.load(place.paths(taken))
-    values = [_value(f, f.name in nanoseconds).alias(f.name) for f in read.schema.fields]
     row = F.lpad(F.col("_metadata.row_index").cast("string"), 12, "0") if format == "parquet" else _in_task()
-    event = F.struct(*values) if values else F.struct()
-    return read.select(event.alias(EVENT), *place.columns(row)).select(
-        F.to_json(EVENT, _JSON).cast("binary").alias(RAW), EVENT, POSITION, FILE, MODIFIED
-    )
+
+    def chosen(read: DataFrame) -> DataFrame:
+        values = [_value(f, f.name in nanoseconds).alias(f.name) for f in read.schema.fields]
+        event = F.struct(*values) if values else F.struct()
+        return read.select(event.alias(EVENT), *place.columns(row)).select(
+            F.to_json(EVENT, _JSON).cast("binary").alias(RAW), EVENT, POSITION, FILE, MODIFIED
+        )
+
+    return place.load(taken, format, chosen, **options)
 
 
 def binary(place: Place, taken: Sequence[Taken]) -> DataFrame:
@@ -155,7 +178,7 @@ def binary(place: Place, taken: Sequence[Taken]) -> DataFrame:
     frames = [_contents(place, full)] if full else []
     if empty or not full:
         schema = StructType([*BINARY.fields, StructField(POSITION, StringType())])
-        rows = [(file.path, _instant(file.modified), 0, bytearray(), place.position(file)) for file in empty]
+        rows = [(shown(file.path), _instant(file.modified), 0, bytearray(), place.position(file)) for file in empty]
         given = place.spark.createDataFrame(rows, schema).select(F.struct(*BINARY.names).alias(EVENT), POSITION)
         columns = (F.col(f"{EVENT}.content").alias(RAW), EVENT, POSITION)
         frames.append(
@@ -165,8 +188,8 @@ def binary(place: Place, taken: Sequence[Taken]) -> DataFrame:
 
 
 def _contents(place: Place, taken: Sequence[Taken]) -> DataFrame:
-    read = place.spark.read.format("binaryFile").options(recursiveFileLookup="true").load(place.paths(taken))
-    found = read.select("content", "length", *place.columns(F.lit("")))
+    columns = [F.col("content"), F.col("length"), *place.columns(F.lit(""))]
+    found = place.load(taken, "binaryFile", lambda read: read.select(*columns))
     event = F.struct(F.col(FILE).alias("path"), F.col(MODIFIED).alias("modified"), "length", "content")
     return found.select(F.col("content").alias(RAW), event.alias(EVENT), POSITION, FILE, MODIFIED)
 
@@ -174,7 +197,7 @@ def _contents(place: Place, taken: Sequence[Taken]) -> DataFrame:
 def unreadable(place: Place, problems: Mapping[Taken, str]) -> DataFrame:
     """A record without bytes for each file that can't be read."""
     rows = [
-        (bytearray(), place.position(file), file.path, _instant(file.modified), (DECODE, cause))
+        (bytearray(), place.position(file), shown(file.path), _instant(file.modified), (DECODE, cause))
         for file, cause in problems.items()
     ]
     fields = [StructField(RAW, BinaryType()), StructField(POSITION, StringType()), *EXTRAS.fields]

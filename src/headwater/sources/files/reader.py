@@ -7,7 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
@@ -21,8 +22,9 @@ from headwater.sources.files.config import FilesSource
 from headwater.sources.files.folder import Folder, age_in_seconds
 from headwater.sources.files.frames import EXTRAS, block_size
 from headwater.sources.files.log import Batch, FileLog, Taken
+from headwater.sources.files.paths import is_unicode, shown
 from headwater.sources.files.peeking import THREADS
-from headwater.sources.files.probing import blames_a_task, read_through
+from headwater.sources.files.probing import blames_a_path, blames_a_task, read_through
 from headwater.sources.files.wholeness import State
 from headwater.sources.reading import Ahead, Lag, Position, Reader, ReaderContext
 
@@ -58,6 +60,7 @@ class FilesReader(Reader):
         self._look_took = 0.0
         self._frozen = False
         self._changed: dict[str, int] = {}
+        self._refused: set[str] = set()
         self._resting = False
         self._reading: int | None = None
 
@@ -99,14 +102,15 @@ class FilesReader(Reader):
     def read(self, start: Position | None, end: Position) -> DataFrame:
         number = int(end["batch"])
         assert number == _number(start) + 1, "a range is one batch"
+        self._set_aside(number, self._unnamable(self._log.batch(number)))
         self._amend(number)
         self._reading = number
         batch = self._log.batch(number)
         try:
             records, problems = self._batches.read(number, batch)
-        except (AnalysisException, HeadwaterError):
+        except (PySparkException, Py4JError, HeadwaterError) as error:
             # Most likely a file that is gone: every file is looked at before any is read.
-            if not self._set_aside(number, self._vanished(batch)):
+            if not self._set_aside(number, self._vanished(batch)) and not self._blames_names(number, batch, error):
                 raise
             records, problems = self._batches.read(number, self._log.batch(number))
         self._set_aside(number, problems)
@@ -120,13 +124,14 @@ class FilesReader(Reader):
         number = int(end["batch"])
         if self._amend(number):
             return True
-        if not blames_a_task(error):
+        if not blames_a_task(error) and not blames_a_path(error):
             return False
         batch = self._log.batch(number)
         problems = self._vanished(batch)
         present = [file for file in batch.files if file.path not in {*batch.problems, *problems}]
         for file, cause in self._batches.unreadable(number, batch, present).items():
-            read_through(self._folder.files, file)
+            if not blames_a_path(error):
+                read_through(self._folder.files, file)
             problems[file.path] = f"the file can't be read: {cause}"
         return self._set_aside(number, problems)
 
@@ -151,7 +156,7 @@ class FilesReader(Reader):
         return Lag(
             bytes=sum(file.bytes for file in waiting),
             seconds=0.0 if oldest is None else age_in_seconds(oldest),
-            detail={"files": len(waiting), "changed": len(self._changed)},
+            detail={"files": len(waiting), "changed": len(self._changed), "refused_links": len(self._refused)},
         )
 
     def committed(self, end: Position) -> None:
@@ -168,7 +173,12 @@ class FilesReader(Reader):
         batch = self._log.batch(number)
         there = self._found([file for file in batch.files if file.path not in batch.problems])
         pairs = ((file, there.get(file.path, file)) for file in batch.files)
-        return [now for then, now in pairs if not self._folder.is_same(then, now)]
+        return [
+            now
+            for then, now in pairs
+            if not self._folder.is_same(then, now)
+            or (then.path not in batch.problems and self._folder.leads_out(then.path))
+        ]
 
     def _amend(self, number: int) -> bool:
         """A file that changes before its rows are in the lake is taken in as it is now; whether there was one."""
@@ -176,7 +186,7 @@ class FilesReader(Reader):
         for file in changed.values():
             if self._folder.state(file) is not State.WHOLE:
                 raise self._is_changing(file, "is being written again")
-            log.info("file changed before it was read", source=self._spec.name, file=file.path)
+            log.info("file changed before it was read", source=self._spec.name, file=shown(file.path))
         if changed:
             self._log.amend(number, [changed.get(file.path, file) for file in self._log.batch(number).files])
         return bool(changed)
@@ -184,10 +194,28 @@ class FilesReader(Reader):
     def _is_changing(self, file: Taken, what: str) -> TransientError:
         return TransientError(
             Code.SOURCE_FILE_CHANGED,
-            f"{self._folder.files.join(file.path)} {what}",
+            f"{shown(self._folder.files.join(file.path))} {what}",
             where=self._spec.where,
             hint="nothing of it was taken in; the step is tried again",
         )
+
+    def _unnamable(self, batch: Batch) -> dict[str, str]:
+        """Files of a batch that may not be read, or that Spark has no name for."""
+        found: dict[str, str] = {}
+        for file in batch.files:
+            if self._folder.leads_out(file.path):
+                found[file.path] = "a link that leads out of the source's folder is not followed (`follow_links: true`)"
+            elif not is_unicode(file.path):
+                found[file.path] = "the file can't be read: its name is not valid UTF-8"
+        return found
+
+    def _blames_names(self, number: int, batch: Batch, error: Exception) -> bool:
+        """Whether a batch can't be read for the sake of names that Spark does not take; they are set aside."""
+        if not blames_a_path(error):
+            return False
+        present = [file for file in batch.files if file.path not in batch.problems]
+        found = self._batches.unreadable(number, batch, present)
+        return self._set_aside(number, {file.path: f"the file can't be read: {cause}" for file, cause in found.items()})
 
     def _vanished(self, batch: Batch) -> dict[str, str]:
         """Files of a batch that are no more; an error unless they may be left out."""
@@ -197,7 +225,7 @@ class FilesReader(Reader):
             others = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
             raise TerminalError(
                 Code.SOURCE_FILE_MISSING,
-                f"{self._folder.files.join(gone[0])}{others} vanished before being read",
+                f"{shown(self._folder.files.join(gone[0]))}{others} vanished before being read",
                 where=self._spec.where,
                 hint="put it back, or set `on_missing: skip` to keep a dead letter and go on",
             )
@@ -216,7 +244,7 @@ class FilesReader(Reader):
         known = self._log.batch(number).problems
         new = {path: cause for path, cause in problems.items() if path not in known}
         for path, cause in new.items():
-            log.warning("file becomes a dead letter", source=self._spec.name, file=path, cause=cause)
+            log.warning("file becomes a dead letter", source=self._spec.name, file=shown(path), cause=cause)
         if new:
             self._log.tell(number, {**known, **new})
         return bool(new)
@@ -257,7 +285,16 @@ class FilesReader(Reader):
         self._looked_at = time.monotonic()
         self._look_took = self._looked_at - begun
         self._looked_everywhere = begun if everywhere else last
+        self._tell_refused()
         self._batches.learn(waiting)
+
+    def _tell_refused(self) -> None:
+        refused = set(self._folder.refused_links)
+        for path in sorted(refused - self._refused):
+            log.warning(
+                "link leads out of the folder", source=self._spec.name, link=shown(path), hint="`follow_links: true`"
+            )
+        self._refused = refused
 
     def _check_again(self, count: int) -> None:
         """Files that were found long ago may be gone or changed by now."""
@@ -275,13 +312,13 @@ class FilesReader(Reader):
         if self._spec.on_change == "fail":
             raise TerminalError(
                 Code.SOURCE_FILE_CHANGED,
-                f"{self._folder.files.join(file.path)} has changed since it was taken in",
+                f"{shown(self._folder.files.join(file.path))} has changed since it was taken in",
                 where=self._spec.where,
                 hint="put it back as it was, or set `on_change: reload` to take it in again, or `warn` to leave it",
             )
         if self._changed.get(file.path) != file.modified:
             self._changed[file.path] = file.modified
-            log.warning("file changed after it was taken in", source=self._spec.name, file=file.path)
+            log.warning("file changed after it was taken in", source=self._spec.name, file=shown(file.path))
         return False
 
 

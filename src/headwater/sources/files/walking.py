@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
+from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -12,43 +15,66 @@ from headwater.sources.files.log import Taken
 
 SETTLED = 2.0
 """Seconds after which a folder's time of change can be told from that of the next change, on any file system."""
+_NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""What is gone since, or a link to nowhere or to itself."""
 
 
 @dataclass(frozen=True)
 class _Known:
     changed: int
     folders: tuple[str, ...]
+    links: tuple[str, ...]
+    """Links to folders."""
 
 
 class Walk:
-    """Remembers of each folder when it changed, and the folders in it; of the files nothing."""
+    """Remembers of each folder when it changed, and the folders in it; of the files nothing.
 
-    def __init__(self, root: str, recursive: bool) -> None:
+    Links to what lies in the folder are followed. Those that lead out of it are not, unless `follow_links`: whoever may
+    put a link there could have any file of this machine read.
+    """
+
+    def __init__(self, root: str, recursive: bool, *, follow_links: bool = False) -> None:
         self._root = root
         self._recursive = recursive
+        self._follow_links = follow_links
         self._known: dict[str, _Known] = {}
         self._again: set[str] = set()
+        self.refused: set[str] = set()
+        """Links that lead out of the folder."""
 
     def files(self, *, everywhere: bool) -> Iterator[Taken]:
         """The files in folders that may have new ones, or in all."""
+        if everywhere:
+            self.refused.clear()
         walked: set[tuple[int, int]] = set()
-        waiting = [""]
-        while waiting:
-            folder = waiting.pop()
+        # A folder that can be reached by a link too is always found under its own name.
+        waiting, links = [""], deque[str]()
+        while waiting or links:
+            is_link = not waiting
+            folder = links.popleft() if is_link else waiting.pop()
+            place = os.path.join(self._root, folder)
             try:
-                status = os.stat(os.path.join(self._root, folder))
+                status = os.stat(place, follow_symlinks=is_link or not folder)
+                if not stat.S_ISDIR(status.st_mode):  # it is something else by now
+                    self._known.pop(folder, None)
+                    continue
                 if (status.st_dev, status.st_ino) in walked:  # a link back
+                    continue
+                if is_link and self.leads_out(folder):
+                    self.refused.add(folder)
                     continue
                 walked.add((status.st_dev, status.st_ino))
                 known = self._known.get(folder)
                 if everywhere or known is None or known.changed != status.st_mtime_ns or folder in self._again:
                     self._again.discard(folder)
                     known = yield from self._list(folder, status.st_mtime_ns)
-            except FileNotFoundError:
-                if not folder:
+            except OSError as error:
+                if not folder or error.errno not in _NOWHERE:
                     raise
                 continue
             waiting += known.folders
+            links += known.links
 
     def again(self, file: Taken) -> None:
         """The file was seen but not taken: its folder is looked into the next time, too."""
@@ -58,23 +84,39 @@ class Walk:
     def find(self, path: str) -> Taken | None:
         try:
             return _taken(path, os.stat(os.path.join(self._root, path)))
-        except FileNotFoundError:
+        except OSError as error:
+            if error.errno not in _NOWHERE:
+                raise
             return None
+
+    def leads_out(self, path: str) -> bool:
+        """Whether a path leads to something outside of the folder that may not be read."""
+        if self._follow_links:
+            return False
+        root, real = os.path.realpath(self._root), os.path.realpath(os.path.join(self._root, path))
+        return real != root and not real.startswith(root.rstrip("/") + "/")
 
     def _list(self, folder: str, changed: int) -> Generator[Taken, None, _Known]:
         begun = time.time()
         folders: list[str] = []
+        links: list[str] = []
         with os.scandir(os.path.join(self._root, folder)) as entries:
             for entry in entries:
                 path = f"{folder}/{entry.name}" if folder else entry.name
                 try:
-                    if not entry.is_dir():
-                        yield _taken(path, entry.stat())
+                    if entry.is_symlink() and self.leads_out(path):
+                        if os.path.exists(os.path.join(self._root, path)):
+                            self.refused.add(path)
+                    elif not entry.is_dir():
+                        status = entry.stat()
+                        if stat.S_ISREG(status.st_mode):
+                            yield _taken(path, status)
                     elif self._recursive and not entry.name.startswith((".", "_")):
-                        folders.append(path)
-                except FileNotFoundError:  # gone since, or a link to nowhere
-                    continue
-        found = _Known(changed, tuple(folders))
+                        (links if entry.is_symlink() else folders).append(path)
+                except OSError as error:
+                    if error.errno not in _NOWHERE:
+                        raise
+        found = _Known(changed, tuple(folders), tuple(sorted(links)))
         if begun - changed / 1e9 > SETTLED:
             self._known[folder] = found
         else:
