@@ -26,6 +26,8 @@ class LogFile(RotatingFileHandler):
     def __init__(self, path: Path) -> None:
         super().__init__(path, maxBytes=_BYTES, backupCount=_FILES, delay=True)
         self._left_out = 0
+        with suppress(OSError):  # the first line that can't be written says why
+            self.stream = self._open()
 
     def emit(self, record: logging.LogRecord) -> None:
         before = self._left_out
