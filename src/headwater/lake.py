@@ -246,11 +246,13 @@ class Lake:
         limits: Limits | None = None,
         stopping: Stopping | None = None,
         read_only: bool = False,
+        may_refresh: bool = False,
     ) -> Result:
         """The answer to a query over `topic('x')`, `table('x')`, `mv('x')`, or to any other statement.
 
         `limit` gives a query's first rows, `limits` what it may take, `stopping` a switch to cancel it by. `read_only`
-        refuses whatever is not a question about the lake's own relations, by functions that reach no further.
+        refuses whatever is not a question about the lake's own relations, by functions that reach no further; it
+        refreshes a view of mode `on_query` that is too old only if it `may_refresh`.
         """
         from headwater.runtime.statements import execute
 
@@ -263,6 +265,7 @@ class Lake:
             limits=limits,
             stopping=stopping,
             read_only=read_only,
+            may_refresh=may_refresh,
         )
 
     def run(

@@ -42,6 +42,8 @@ MEANING = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     # A name of WITH inside of a query is the one that is meant there.
     "spark.sql.legacy.ctePrecedencePolicy": "CORRECTED",
+    # A text of SQL means what it says: Spark would put settings and environment variables in for ${…} in it.
+    "spark.sql.variable.substitute": "false",
 }
 
 _STOPPING = "10s"

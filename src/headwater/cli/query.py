@@ -42,6 +42,9 @@ def query(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Refuse all that is not a question about the lake's relations.")
     ] = False,
+    may_refresh: Annotated[
+        bool, typer.Option("--may-refresh", help="With --read-only: refresh an on_query view that is too old.")
+    ] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="As SET has it: headwater.rewrite=on. Can be given several times.")
     ] = None,
@@ -58,7 +61,9 @@ def query(
             for setting in settings or ():
                 name, _, value = setting.partition("=")
                 lake.settings.set(name.strip().lower(), value.strip())
-            result = lake.sql(text, engine=engine, limit=limit, stopping=stopping, read_only=read_only)
+            result = lake.sql(
+                text, engine=engine, limit=limit, stopping=stopping, read_only=read_only, may_refresh=may_refresh
+            )
             stopping.check()
             print_rows(result, "json" if as_json else output)
             sys.stdout.flush()

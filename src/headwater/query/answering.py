@@ -34,11 +34,13 @@ def answer(
     limits: Limits | None = None,
     rewrite: bool = False,
     stopping: Stopping | None = None,
+    read_only: bool = False,
 ) -> Result:
     """Answer one SELECT. Every relation is read at one version from start to end.
 
     With `rewrite` a fresh view that holds the answer is read instead; with `stopping` the query can be stopped
-    before its result is there.
+    before its result is there. A `read_only` query comes from others: it passed `sql.safety`, and Spark's own reading
+    of it is checked as well.
     """
     if engine not in ENGINES:
         raise UsageError(Code.USAGE, f"there is no engine '{engine}'", hint="auto, duckdb or spark")
@@ -51,17 +53,25 @@ def answer(
         found = by_view(warehouse, sql)
         if found is not None and found.fresh:
             sql, view = found.sql, found.view
-    return _Asked(warehouse, sql, engine, limits, stopping, view).result()
+    return _Asked(warehouse, sql, engine, limits, stopping, view, read_only).result()
 
 
 class _Asked:
     """A query on its way to an engine."""
 
     def __init__(
-        self, warehouse: Warehouse, sql: str, engine: Engine, limits: Limits, stopping: Stopping, view: str | None
+        self,
+        warehouse: Warehouse,
+        sql: str,
+        engine: Engine,
+        limits: Limits,
+        stopping: Stopping,
+        view: str | None,
+        read_only: bool,
     ) -> None:
         self._warehouse, self._sql, self._engine = warehouse, sql, engine
         self._limits, self._stopping, self._view = limits, stopping, view
+        self._read_only = read_only
         self._plan: Plan | None = None
         self._scans: list[Scan] = []
 
@@ -119,7 +129,15 @@ class _Asked:
     def _on_spark(self, reason: str) -> SparkAnswer:
         from headwater.query.spark import SparkAnswer
 
-        return SparkAnswer(self._warehouse, self._sql, reason, self._stopping, self._pinned, self._scans)
+        return SparkAnswer(
+            self._warehouse,
+            self._sql,
+            reason,
+            self._stopping,
+            self._pinned,
+            self._scans,
+            read_only=self._read_only,
+        )
 
     @property
     def _pinned(self) -> Pinned:

@@ -27,6 +27,7 @@ def explain(
     analyze: bool = False,
     limits: Limits | None = None,
     stopping: Stopping | None = None,
+    read_only: bool = False,
 ) -> Explained:
     """How a query would be answered; with `analyze` it is run, and what was read of each table is told."""
     from headwater.query.rewriting import by_view
@@ -57,7 +58,9 @@ def explain(
     from headwater.query.sparkplans import explained_by_spark
 
     pinned = {} if found is None else {key: read.version for key, read in found.readings.items()}
-    told = explained_by_spark(warehouse, sql, reason, pinned, known, planned, stopping, analyze=analyze)
+    told = explained_by_spark(
+        warehouse, sql, reason, pinned, known, planned, stopping, analyze=analyze, read_only=read_only
+    )
     return replace(told, view=offer)
 
 

@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.rdd import RDD
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql.pandas.types import to_arrow_schema
+from sqlglot import exp
 
 from headwater.errors import Code, UsageError
 from headwater.formats.arrow import as_spark
@@ -23,6 +24,7 @@ from headwater.query.gathered import Statistics
 from headwater.query.joinorder import ordered
 from headwater.query.limits import Stopping
 from headwater.query.result import Result
+from headwater.query.sparksafety import require_quiet, require_safe_text, with_windows_inside
 from headwater.session import fork
 from headwater.sparkerrors import as_headwater_error, reason, without_plan
 from headwater.sql.references import Reference, parse_query, resolve
@@ -38,6 +40,15 @@ if TYPE_CHECKING:
 Pinned = Mapping[tuple[Kind, str, "At | None"], "Version | None"]
 
 
+_SETTINGS = {
+    # A name such as text.`/etc/passwd` is no table.
+    "spark.sql.runSQLOnFiles": "false",
+    # Spark would put settings and environment variables in for ${…}, after the text was checked.
+    "spark.sql.variable.substitute": "false",
+}
+"""While a query is analysed. Before and after, our own readers and writers go by paths."""
+
+
 class SparkAnswer:
     """A query on Spark: analysed at once, computed when its rows are asked for."""
 
@@ -51,8 +62,11 @@ class SparkAnswer:
         stopping: Stopping,
         pinned: Pinned | None = None,
         scans: Sequence[Scan] = (),
+        *,
+        read_only: bool = False,
     ) -> None:
-        """`scans` is what is known of the query's relations; without it Spark goes by the text alone."""
+        """`scans` is what is known of the query's relations; without it Spark goes by the text alone. `read_only`
+        queries are looked through as Spark understands them before they are analysed."""
         self.reason = why
         self._scans = scans
         self._statistics = Statistics(warehouse)
@@ -63,6 +77,7 @@ class SparkAnswer:
         self._versions: dict[str, Version | None] = {}
         # One tag for all its jobs: the thread that serves the batches has that of the moment it was made at.
         self._tag = f"headwater-query-{uuid.uuid4().hex}"
+        self._read_only = read_only
         self.df = self._analysed(warehouse, sql, pinned or {})
 
     @property
@@ -117,16 +132,26 @@ class SparkAnswer:
         query, self.joins = ordered(warehouse, parse_query(sql), self._scans, self._statistics)
         known = {kind: warehouse.names(kind) for kind in Kind}
         session = fork(warehouse.spark)
+        views: set[str] = set()
 
         def place(reference: Reference, at: At | None) -> str:
             kind = resolve(reference, known)
-            view = _view_name(kind, reference, at)
-            if not session.catalog.tableExists(view):
+            # No name that a query can foresee: a CTE of the same name would stand before it.
+            view = f"{_view_name(kind, reference, at)}_{self._tag[-12:]}"
+            if view not in views:
                 self._place(view, warehouse, kind, reference, session, at, pinned)
+                views.add(view)
             return view
 
         try:
-            return session.sql(with_relations(query, place))
+            text = with_relations(with_windows_inside(query) if self._read_only else query, place)
+            with _set(session, _SETTINGS):
+                if self._read_only:
+                    require_safe_text(session, text, views | {cte.alias for cte in query.find_all(exp.CTE)})
+                answered = session.sql(text)
+            if self._read_only:
+                require_quiet(answered)
+            return answered
         except AnalysisException as error:
             raise UsageError(Code.INVALID_SQL, without_plan(reason(error))) from error
         except (PySparkException, Py4JError) as error:
@@ -151,6 +176,19 @@ class SparkAnswer:
         if (kind, reference.name) in self.small:
             rows = rows.hint("broadcast")  # by what its conditions leave of it
         rows.createTempView(view)
+
+
+@contextmanager
+def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session for a while."""
+    before = {key: str(session.conf.get(key)) for key in settings}
+    try:
+        for key, value in settings.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key, value in before.items():
+            session.conf.set(key, value)
 
 
 def answer(warehouse: Warehouse, sql: str) -> Result:

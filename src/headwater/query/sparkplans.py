@@ -54,10 +54,12 @@ def explained_by_spark(
     stopping: Stopping,
     *,
     analyze: bool,
+    read_only: bool = False,
 ) -> Explained:
     """The plan of Spark; `known` is what was found out of the query's tables on the way to it."""
     begun = time.perf_counter()
-    answer = SparkAnswer(warehouse, sql, reason, stopping, pinned, [one.scan for one in known])
+    scans = [one.scan for one in known]
+    answer = SparkAnswer(warehouse, sql, reason, stopping, pinned, scans, read_only=read_only)
     stages = [planned, Stage("analyse", time.perf_counter() - begun)]
     if analyze:
         known = [_with_files(warehouse, one) for one in known]

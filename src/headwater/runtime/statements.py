@@ -63,12 +63,14 @@ def execute(
     limits: Limits | None = None,
     stopping: Stopping | None = None,
     read_only: bool = False,
+    may_refresh: bool = False,
 ) -> Result:
-    """Execute one statement: a query's first `limit` rows; `read_only` refuses all but questions about the lake."""
+    """Execute one statement: a query's first `limit` rows; `read_only` refuses all but questions about the lake, and
+    refreshes no view for them unless it `may_refresh`."""
     statement = _parsed(sql) if len(sql) <= _SHORT else parse_statement(sql)
     if read_only:
         require_read_only(statement, sql)
-    asking = Asking(engine, limit, limits, stopping)
+    asking = Asking(engine, limit, limits, stopping, read_only, may_refresh or not read_only)
     return _Execution(warehouse, sql, settings or Settings(), asking).run(statement)
 
 
@@ -91,6 +93,9 @@ class Asking:
     """Its first rows."""
     limits: Limits | None = None
     stopping: Stopping | None = None
+    read_only: bool = False
+    may_refresh: bool = True
+    """Whether a view of mode `on_query` that is too old is brought up to date first."""
 
 
 class _Execution:
@@ -140,6 +145,7 @@ class _Execution:
                 limits=self._asking.limits,
                 rewrite=self._settings.rewrite == "on",
                 stopping=self._asking.stopping,
+                read_only=self._asking.read_only,
             ),
         )
 
@@ -153,9 +159,13 @@ class _Execution:
         if isinstance(what, CreateView):
             from headwater.runtime.viewing import explain_query
 
-            sql = self._prepared(what.select)
-            return _lines(self._blaming(what.select.query, lambda: explain_query(self._warehouse, sql)).lines())
-        sql = self._prepared(what)
+            sql = self._prepared(what.select, read=False)
+            read_only = self._asking.read_only
+            explained_query = self._blaming(
+                what.select.query, lambda: explain_query(self._warehouse, sql, read_only=read_only)
+            )
+            return _lines(explained_query.lines())
+        sql = self._prepared(what, read=statement.analyze)
         explanation = self._blaming(
             what.query,
             lambda: explain(
@@ -165,18 +175,20 @@ class _Execution:
                 analyze=statement.analyze,
                 limits=self._asking.limits,
                 stopping=self._asking.stopping,
+                read_only=self._asking.read_only,
             ),
         )
         return _lines(explanation.lines())
 
-    def _prepared(self, select: Select) -> str:
-        """The query's text with its names checked, versions for the labels in it, and no more rows than wanted."""
+    def _prepared(self, select: Select, *, read: bool = True) -> str:
+        """The query's text with its names checked, versions for the labels in it, and no more rows than wanted. Where
+        its rows will be read, views that are too old are refreshed first."""
         query, labels = select.query, False
         for table, reference in self._referring(query):
             kind, moment = self._resolved(reference), self._moment(reference, table)
             ends = () if reference.changes is None else (reference.changes.start, reference.changes.end)
-            if kind is Kind.VIEW and moment is None and not ends:
-                self._freshen(reference.name)
+            if read and kind is Kind.VIEW and moment is None and not ends:
+                self._freshen(reference)
             labels |= any(isinstance(one, str) for one in (moment, *ends))
         if labels:
             query = with_versions(query, self._version)
@@ -196,13 +208,16 @@ class _Execution:
         except UsageError as error:
             raise pointed(error, self._text, span_of(table.args["version"]) or reference.span) from None
 
-    def _freshen(self, view: str) -> None:
+    def _freshen(self, reference: Reference) -> None:
         """One of mode `on_query` that is too old is brought up to date before it is read."""
-        definition = self._warehouse.definition(Kind.VIEW, view)
+        definition = self._warehouse.definition(Kind.VIEW, reference.name)
         if isinstance(definition, View) and definition.refresh.mode == "on_query":
             from headwater.runtime.viewing import freshen
 
-            freshen(self._warehouse, view, self._settings.stale)
+            try:
+                freshen(self._warehouse, reference.name, self._settings.stale, may_refresh=self._asking.may_refresh)
+            except UsageError as error:
+                raise pointed(error, self._text, reference.span) from None
 
     def _version(self, reference: Reference, label: str) -> int:
         try:

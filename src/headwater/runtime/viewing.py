@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
+from sqlglot import exp
 
 from headwater.changes.following import places
 from headwater.errors import Code, TerminalError, UsageError, Where
@@ -17,12 +18,15 @@ from headwater.flows import Ledger, flow_name
 from headwater.formats.registry import FORMATS
 from headwater.model import Kind
 from headwater.query import gathered
+from headwater.query.sparksafety import require_safe_text, with_windows_inside
 from headwater.runtime import tags
 from headwater.runtime.holding import holding
 from headwater.runtime.settings import Stale
 from headwater.session import activate, fork
 from headwater.spec import Refresh, View
 from headwater.spec.base import placed
+from headwater.sql.dialect import Headwater
+from headwater.sql.parsing import parse_query
 from headwater.views.compiling import asked, compiled, read_by
 from headwater.views.explaining import Explanation, explained
 from headwater.views.flow import ViewFlow, open_flow
@@ -140,10 +144,16 @@ def explain_view(warehouse: Warehouse, name: str) -> Explanation:
         return explained(name, definition.refresh.policy, made, flow.outlook(end))
 
 
-def explain_query(warehouse: Warehouse, sql: str) -> Explanation:
+def explain_query(warehouse: Warehouse, sql: str, *, read_only: bool = False) -> Explanation:
     """How a query would be kept as a view."""
     with _session(warehouse) as spark:
+        parsed = parse_query(sql)
+        if read_only:
+            sql = with_windows_inside(parsed).sql(dialect=Headwater)
         query = asked(warehouse, sql, spark)
+        if read_only:
+            names = {cte.alias for cte in parsed.find_all(exp.CTE)}
+            require_safe_text(spark, query.text, names.union(query.relations))
         return explained("query", "auto", compiled(query, spark, places(query.inputs())))
 
 
@@ -200,9 +210,9 @@ def describe_view(warehouse: Warehouse, name: str) -> dict[str, Any]:
     return found
 
 
-def freshen(warehouse: Warehouse, name: str, stale: Stale = "refresh") -> None:
+def freshen(warehouse: Warehouse, name: str, stale: Stale = "refresh", *, may_refresh: bool = True) -> None:
     """Before a view is read: one of mode `on_query` that is older than its `max_staleness` is refreshed, taken as it
-    is, or refused; the reader chooses."""
+    is, or refused; the reader chooses, and needs the permission to refresh it."""
     _require(warehouse, name)
     definition = warehouse.definition(Kind.VIEW, name)
     assert isinstance(definition, View)
@@ -220,6 +230,12 @@ def freshen(warehouse: Warehouse, name: str, stale: Stale = "refresh") -> None:
         age = staleness(warehouse, name)
         told = "has never been refreshed" if age is None else f"was refreshed {int(age.total_seconds())} s ago"
         raise TerminalError(Code.VIEW_STALE, f"view '{name}' {told}", hint="refresh it, or accept it as it is")
+    if not may_refresh:
+        raise UsageError(
+            Code.NOT_ALLOWED,
+            f"view '{name}' is older than its max_staleness, and this read-only query may not refresh it",
+            hint="allow it with --may-refresh, or take the rows as they are: --set headwater.stale=serve",
+        )
     refresh_with_sources(warehouse, name, unless=is_fresh)
 
 

@@ -126,7 +126,7 @@ def _is_cte(table: exp.Table) -> bool:
             for cte in node.ctes:
                 if cte is inside:
                     break
-                if cte.alias == table.name:
+                if cte.alias.lower() == table.name.lower():
                     return True
         node = node.parent
     return False

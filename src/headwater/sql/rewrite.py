@@ -11,7 +11,7 @@ from headwater.model import At
 from headwater.sql.dialect import Headwater
 from headwater.sql.moments import moment_of, parse_time
 from headwater.sql.names import Moment, Reference
-from headwater.sql.places import InvalidSql
+from headwater.sql.places import InvalidSql, span_of
 from headwater.sql.references import referring
 
 __all__ = ["Placed", "only_at", "parse_time", "time_travel", "with_limit", "with_relations", "with_versions"]
@@ -23,8 +23,16 @@ Placed = Callable[[Reference, "At | None"], str]
 def with_relations(query: exp.Query, place: Placed) -> str:
     """The query's text for Spark; `place` is asked once for every relation that it reads."""
     query = query.copy()
+    shadowing = {cte.alias.lower(): cte for cte in query.find_all(exp.CTE)}
     for table, reference in list(referring(query)):
         name = place(reference, time_travel(table))
+        if name.lower() in shadowing:
+            cte = shadowing[name.lower()]
+            raise InvalidSql(
+                f"'{cte.alias}' is Headwater's own name for {reference}",
+                span=span_of(cte.args["alias"]),
+                hint="give the query in WITH another name",
+            )
         found = exp.to_table(name)
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(reference.name, quoted=True))
         found.set("alias", alias)
@@ -32,7 +40,7 @@ def with_relations(query: exp.Query, place: Placed) -> str:
             if table.args.get(kept):
                 found.set(kept, table.args[kept])
         table.replace(found)
-    return query.sql(dialect=Headwater)
+    return query.sql(dialect=Headwater, comments=False)
 
 
 def with_versions(query: exp.Query, version: Callable[[Reference, str], int]) -> exp.Query:

@@ -77,6 +77,8 @@ class Queries:
     def table(self, node: exp.Expr, named: Mapping[str, Named], outer: Scope | None) -> tuple[str, Source]:
         """Something in FROM: its text and what it brings into scope."""
         if isinstance(node, exp.Subquery):
+            if _extras(node, {"this", "alias", "with_"}):
+                raise Refused("this form of a subquery is left to Spark")
             made = self.query(node.this, _with(node, named), outer)
             return self._placed(made, node.alias, _column_aliases(node))
         if not isinstance(node, exp.Table) or _extras(node, {"this", "db", "catalog", "alias", "version"}):
