@@ -6,8 +6,8 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headwater import connectors
 from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
 from headwater.extras import require_python
-from headwater.java import find_java
+from headwater.java_classes import add_classes
 from headwater.jvm import end, launched, new_context
 from headwater.private_files import create_private, make_private
 from headwater.sparkerrors import innermost
-from headwater.submission import HIDDEN, hidden_properties, submission
+from headwater.submission import HIDDEN, environment, hidden_properties, submission
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +72,8 @@ class SessionNeeds:
     """Names in the connector lock: 'delta', 'iceberg', 'kafka', …"""
     extensions: tuple[Extension, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
+    classes: tuple[Path, ...] = ()
+    """Source files of Java classes that settings name."""
 
 
 class SparkSettings(Protocol):
@@ -90,8 +92,10 @@ def merge(needs: Iterable[SessionNeeds], chosen: Mapping[str, str]) -> SessionNe
     names: dict[str, None] = {}
     extensions: dict[str, int] = {}
     conf: dict[str, str] = {}
+    classes: dict[Path, None] = {}
     for need in needs:
         names.update(dict.fromkeys(need.connectors))
+        classes.update(dict.fromkeys(need.classes))
         for extension in need.extensions:
             extensions[extension.name] = max(extension.rank, extensions.get(extension.name, extension.rank))
         for key, value in need.conf.items():
@@ -102,7 +106,7 @@ def merge(needs: Iterable[SessionNeeds], chosen: Mapping[str, str]) -> SessionNe
                     hint=f"set spark.conf '{key}' to the one that is right",
                 )
     ranked = sorted(extensions.items(), key=lambda item: item[1])
-    return SessionNeeds(tuple(names), tuple(Extension(*item) for item in ranked), conf)
+    return SessionNeeds(tuple(names), tuple(Extension(*item) for item in ranked), conf, tuple(classes))
 
 
 def open_session(
@@ -128,8 +132,11 @@ def open_session(
         from pyspark import SparkContext
 
         if SparkContext._active_spark_context is not None:
-            return _join(merged, spark.conf, jars)
-        return _start(name, merged, spark, jars, home)
+            session = _join(merged, spark.conf, jars)
+        else:
+            session = _start(name, merged, spark, jars, home)
+        add_classes(session, merged.classes, home)
+        return session
 
 
 def is_running() -> bool:
@@ -289,7 +296,7 @@ def _start(name: str, needs: SessionNeeds, spark: SparkSettings, jars: list[Path
     try:
         make_private(said.parent)
         create_private(said)
-        with _environment(spark, jars), submission(wanted, home), said.open("wb") as output:
+        with environment(spark.master, spark.conf, jars), submission(wanted, home), said.open("wb") as output:
             gateway = launched(None, output)
             gateway.jvm = Names(gateway.jvm)
             for key, value in hidden_properties(wanted).items():
@@ -307,45 +314,6 @@ def _start(name: str, needs: SessionNeeds, spark: SparkSettings, jars: list[Path
             SparkContext._active_spark_context.stop()
         _end_gateway()
         raise TerminalError(Code.SESSION_FAILED, f"Spark did not start: {cause}", hint=f"see {said.parent}") from None
-
-
-@contextmanager
-def _environment(spark: SparkSettings, jars: Iterable[Path]) -> Iterator[None]:
-    """What the JVM, and the Python workers that it starts, find in their environment. Ours stays."""
-    wanted: dict[str, str | None] = {"JAVA_HOME": str(find_java().home)}
-    if spark.master.startswith("local"):
-        import pyspark
-
-        # Jars at the end of the class path are found after Spark's own, and are not copied at every start as
-        # `spark.jars` are. Another Spark on the machine, or another Python on the PATH, is not asked.
-        path = [os.environ.get("SPARK_DIST_CLASSPATH"), *map(str, jars)]
-        wanted |= {
-            "SPARK_DIST_CLASSPATH": ":".join(filter(None, path)),
-            "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": None,
-            "TZ": "UTC",
-        }
-        locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
-        if "UTF-8" not in locale.upper().replace("UTF8", "UTF-8"):
-            wanted["LC_ALL"] = "C.UTF-8"  # else Java can't open a file whose name is not ASCII
-    elif "spark.pyspark.python" in spark.conf:
-        wanted["PYSPARK_PYTHON"] = spark.conf["spark.pyspark.python"]  # PySpark asks the environment alone
-    before = {key: os.environ.get(key) for key in wanted}
-    try:
-        _put(wanted)
-        yield
-    finally:
-        _put(before)
-
-
-def _put(variables: Mapping[str, str | None]) -> None:
-    for key, value in variables.items():
-        if value is None:
-            os.environ.pop(key, None)
-        else:
-            os.environ[key] = value
 
 
 def _cause(error: Exception, said: Path) -> str:
@@ -390,6 +358,8 @@ def _join(needs: SessionNeeds, chosen: Mapping[str, str], jars: list[Path]) -> S
         except AnalysisException:  # a setting of the whole Spark, fixed when it started
             if key in needs.conf and has.get(key) != value:
                 lacking.append(f"{key}={value}")
+        if key.startswith("spark.delta.logStore.") and has.get(key) != value:
+            lacking.append(f"{key}={value}")  # asked of the whole Spark, whatever a session says
     if lacking:
         raise UsageError(
             Code.SESSION_FAILED,

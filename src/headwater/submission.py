@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
+from headwater.java import find_java
 from headwater.secret import is_secret_key
 
 HIDDEN = (
@@ -54,6 +56,45 @@ def submission(settings: Mapping[str, str], home: Path) -> Iterator[None]:
             os.environ.pop(_ARGUMENTS, None)
         else:
             os.environ[_ARGUMENTS] = before
+
+
+@contextmanager
+def environment(master: str, conf: Mapping[str, str], jars: Iterable[Path]) -> Iterator[None]:
+    """What the JVM, and the Python workers that it starts, find in their environment. Ours stays."""
+    wanted: dict[str, str | None] = {"JAVA_HOME": str(find_java().home)}
+    if master.startswith("local"):
+        import pyspark
+
+        # Jars at the end of the class path are found after Spark's own, and are not copied at every start as
+        # `spark.jars` are. Another Spark on the machine, or another Python on the PATH, is not asked.
+        path = [os.environ.get("SPARK_DIST_CLASSPATH"), *map(str, jars)]
+        wanted |= {
+            "SPARK_DIST_CLASSPATH": ":".join(filter(None, path)),
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": None,
+            "TZ": "UTC",
+        }
+        locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+        if "UTF-8" not in locale.upper().replace("UTF8", "UTF-8"):
+            wanted["LC_ALL"] = "C.UTF-8"  # else Java can't open a file whose name is not ASCII
+    elif "spark.pyspark.python" in conf:
+        wanted["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]  # PySpark asks the environment alone
+    before = {key: os.environ.get(key) for key in wanted}
+    try:
+        _put(wanted)
+        yield
+    finally:
+        _put(before)
+
+
+def _put(variables: Mapping[str, str | None]) -> None:
+    for key, value in variables.items():
+        if value is None:
+            os.environ.pop(key, None)
+        else:
+            os.environ[key] = value
 
 
 def hidden_properties(settings: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
@@ -12,7 +13,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+LOG_STORE = Path(__file__).with_name("ConditionalLogStore.java")
+_S3 = ("s3://", "s3a://")
+
+
 def _needs(around: Surroundings) -> SessionNeeds:
+    on_s3 = around.storage.get("s3") is not None or around.warehouse.startswith(_S3)
+    # Delta's own log store for S3 lets two processes both win a commit.
+    store = {f"spark.delta.logStore.{scheme}.impl": f"headwater.{LOG_STORE.stem}" for scheme in ("s3", "s3a")}
     return SessionNeeds(
         connectors=("delta",),
         extensions=(Extension("io.delta.sql.DeltaSparkSessionExtension"),),
@@ -22,7 +30,9 @@ def _needs(around: Surroundings) -> SessionNeeds:
             "spark.databricks.delta.snapshotPartitions": "1",
             # VACUUM keeps what `expire` was told to keep; its own floor of a week is not ours
             "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+            **(store if on_s3 else {}),
         },
+        classes=(LOG_STORE,) if on_s3 else (),
     )
 
 

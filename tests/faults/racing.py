@@ -1,0 +1,59 @@
+"""One writer of a race: appends rows to a Delta table on S3, each as often as it takes. Run by `test_delta_race.py`."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from headwater.errors import TransientError
+from headwater.formats.base import Address
+from headwater.formats.registry import FORMATS
+from headwater.lake import Lake
+from headwater.model import Mark
+from headwater.sparkerrors import as_headwater_error
+
+COMMITS = 6
+"""Of a writer that uses Spark; the quick ones go on until those are done."""
+PAUSE = 0.25
+"""Seconds after a commit of a quick one: each commit of Spark's meets some of theirs, and not thousands."""
+
+
+def main(engine: str, project: str, path: str, signals: Path, number: int) -> None:
+    """Print how many rows were appended."""
+    format = FORMATS.get("delta")
+    assert format.light is not None
+    with Lake.open(project) as lake:
+        around = lake.project.surroundings
+        address = Address(path=path)
+        light = format.light(address, around)
+        if engine == "spark":
+            lake.spark.range(1).count()
+        (signals / f"ready.{number}").touch()
+        while not (signals / "start").exists():
+            time.sleep(0.01)
+        for step in itertools.count():
+            if (signals / "stop").exists() or (engine == "spark" and step == COMMITS):
+                print(step)
+                return
+            while True:
+                try:
+                    mark = Mark(f"writer-{number}", 1, step)
+                    if engine == "spark":
+                        rows = lake.spark.createDataFrame([(number, step)], "writer int, step int")
+                        format.spark(lake.spark, address, around).append(rows, mark)
+                    else:
+                        columns = {"writer": pa.array([number], pa.int32()), "step": pa.array([step], pa.int32())}
+                        light.append(pa.table(columns), mark)
+                        time.sleep(PAUSE)
+                    break
+                except Exception as error:
+                    if not isinstance(as_headwater_error(error), TransientError):
+                        raise
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4], Path(sys.argv[4]), int(sys.argv[5]))  # type: ignore[call-arg]

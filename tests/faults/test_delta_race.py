@@ -1,0 +1,91 @@
+"""Several processes commit to one Delta table on an object store: of each race one wins, and all know it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from headwater import connectors
+from headwater.formats.base import Address
+from headwater.formats.registry import FORMATS
+from headwater.lake import Lake
+from tests.faults import racing
+from tests.services.s3 import object_store
+from tests.support import COLD
+
+WRITERS = ("spark", "spark", "light")
+
+
+@pytest.mark.timeout(600)
+def test_no_commit_is_lost_whoever_writes(tmp_path: Path) -> None:
+    connectors.ensure(["s3"])
+    path = "s3a://lake/raced"
+    with object_store(tmp_path / "s3") as store:
+        store.bucket("lake")
+        for number in range(len(WRITERS)):
+            project = tmp_path / str(number)
+            project.mkdir()
+            conf = f"spark: {{master: 'local[1]', conf: {COLD}}}"
+            (project / "headwater.yml").write_text(
+                f"name: race\nwarehouse: s3://lake/{number}\n{conf}\nstorage: {{s3: {store.settings}}}\n"
+            )
+        _make(tmp_path / "0", path)
+        wrote = _race(tmp_path, path)
+        with Lake.open(tmp_path / "0") as lake:
+            light = FORMATS.get("delta").light
+            assert light is not None
+            table = light(Address(path=path), lake.project.surroundings)
+            found = Counter((row["writer"], row["step"]) for row in table.read().read_all().to_pylist())
+            version = table.version()
+        log = tmp_path / "s3" / "buckets" / "lake" / "raced" / "_delta_log"
+        assert found == Counter((number, step) for number, steps in enumerate(wrote) for step in range(steps))
+        assert version == sum(wrote)
+        assert not [file.name for file in log.iterdir() if "probe" in file.name]
+
+
+def _race(folder: Path, path: str) -> list[int]:
+    """How many rows each of the writers has committed."""
+    writers = [
+        subprocess.Popen(
+            [sys.executable, racing.__file__, engine, str(folder / str(number)), path, str(folder), str(number)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number, engine in enumerate(WRITERS)
+    ]
+    try:
+        while not all((folder / f"ready.{number}").exists() for number in range(len(WRITERS))):
+            for writer in writers:
+                assert writer.poll() is None, writer.communicate()[1]
+            time.sleep(0.05)
+        (folder / "start").touch()
+        wrote = []
+        for writer, engine in zip(writers, WRITERS, strict=True):
+            if engine != "spark":
+                (folder / "stop").touch()
+            out, err = writer.communicate(timeout=400)
+            assert writer.returncode == 0, err
+            wrote.append(int(out))
+        return wrote
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.wait()
+
+
+def _make(project: Path, path: str) -> None:
+    import deltalake
+    import pyarrow as pa
+
+    from headwater.formats.delta.light import storage_options
+
+    with Lake.open(project) as lake:
+        schema = pa.schema([("writer", pa.int32()), ("step", pa.int32())])
+        options = storage_options(lake.project.surroundings.storage)
+        deltalake.DeltaTable.create(path, deltalake.Schema.from_arrow(schema), storage_options=options)
