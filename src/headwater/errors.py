@@ -97,6 +97,7 @@ class Code(Enum):
     UNKNOWN_FUNCTION = "A query calls a function that is not there."
     NOT_ALLOWED = "A statement does what may not be done where it was given."
     QUERY_LIMIT = "A query takes more time, rows, bytes or memory than it was given."
+    QUERY_TOO_LARGE = "A query needed more memory than its Spark has, which ended; nothing else was touched."
     CANCELLED = "A query was cancelled."
     QUERY_FAILED = "A query failed in the middle of its result."
 

@@ -82,14 +82,21 @@ def new_context(conf: SparkConf) -> SparkContext:
         return thread.submit(SparkContext, conf=conf).result()
 
 
+def is_gone() -> bool:
+    """Whether the JVM of this process's Spark has ended, though nobody here has ended it."""
+    pyspark = sys.modules.get("pyspark")
+    context = None if pyspark is None else pyspark.SparkContext._active_spark_context
+    process = None if context is None else getattr(context._gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
 def has_ended() -> bool:
     """Whether this process's Spark is over although nobody here has ended it: its JVM is gone, or about to be."""
     pyspark = sys.modules.get("pyspark")
     context = None if pyspark is None else pyspark.SparkContext._active_spark_context
     if context is None:
         return False
-    process = getattr(context._gateway, "proc", None)
-    if process is not None and process.poll() is not None:
+    if is_gone():
         return True
     try:
         return bool(context._jsc.sc().isStopped())
@@ -97,21 +104,32 @@ def has_ended() -> bool:
         return True
 
 
-def bury(gateway: Any) -> str:
+@dataclass(frozen=True)
+class Ending:
+    """How a JVM ended."""
+
+    words: str
+    out_of_memory: bool = False
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def bury(gateway: Any) -> Ending:
     """How a JVM ended that has, or is about to; one that does not come to its end is killed."""
     process = getattr(gateway, "proc", None)
     if process is None:
-        return "Spark has ended"
+        return Ending("Spark has ended")
     try:
         code = process.wait(timeout=ENDING)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-        return "Spark was shut down"
+        return Ending("Spark was shut down")
     if code in OUT_OF_MEMORY:
-        return "Spark ran out of memory and has ended"
+        return Ending("Spark ran out of memory and has ended", out_of_memory=True)
     how = f"it was killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
-    return f"Spark's process has ended ({how})"
+    return Ending(f"Spark's process has ended ({how})")
 
 
 def _signal(number: int) -> str:
@@ -156,7 +174,7 @@ class Restarts:
         self.count += 1
         return True
 
-    def pending(self, ending: str) -> TransientError:
+    def pending(self, ending: Ending) -> TransientError:
         """What the flows say while Spark is started again."""
         return TransientError(
             Code.SPARK_FAILED,
@@ -164,7 +182,7 @@ class Restarts:
             hint=HINT,
         )
 
-    def exhausted(self, ending: str, *, owned: bool) -> TerminalError:
+    def exhausted(self, ending: Ending, *, owned: bool = True) -> TerminalError:
         """What the flows say when it is not."""
         why = f"after {len(self._at)} restarts in 10 minutes" if self._at else "and runtime.spark_restarts is 0"
         if not owned:

@@ -113,6 +113,8 @@ def innermost(java: Any) -> Any:
 
 def piece_of(error: Any) -> str | None:
     """The piece of a query that Spark's analysis is about, where it says so."""
+    if hasattr(error, "fragment"):  # another process's Spark has said it
+        return error.fragment if isinstance(error.fragment, str) else None
     java = getattr(error, "_origin", None)
     contexts = [] if java is None else list(java.getQueryContext())
     return str(contexts[0].fragment()) if contexts else None

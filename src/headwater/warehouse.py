@@ -17,6 +17,7 @@ from headwater.errors import Code, HeadwaterError, Unsupported, UsageError, Wher
 from headwater.formats.base import Address, Format, SparkTable, Surroundings
 from headwater.formats.recognising import found_in
 from headwater.formats.registry import FORMATS
+from headwater.jvm import Restarts, bury, is_gone
 from headwater.logs import log_to
 from headwater.model import WEIGHT, At, Kind
 from headwater.objectstores import storage_needs
@@ -33,12 +34,19 @@ from headwater.workers import send_modules
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from headwater.spec.settings import SparkSpec
+
 
 class Warehouse:
     """One project's lake. Spark starts with the first thing that needs it."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, spark: SparkSpec | None = None, spark_home: Path | None = None) -> None:
+        """With `spark` and `spark_home`: a Spark with other settings than the project's, and another folder for it."""
         self.project = project
+        self._spark_spec = spark or project.settings.spark
+        self._spark_home = spark_home or project.home
+        self.restarts: Restarts | None = Restarts(project.settings.runtime.spark_restarts)
+        """How often a Spark of this lake that has died is started again by whoever asks for it; None: never."""
         self.around: Surroundings = project.surroundings
         self._spark: SparkSession | None = None
         self._started_spark = False
@@ -65,6 +73,11 @@ class Warehouse:
     def spark(self) -> SparkSession:
         """The one Spark of this process, with what the project's formats need and nothing else."""
         with self._lock:
+            if self._spark is not None and self._started_spark and self.restarts is not None and is_gone():
+                ending = bury(self._spark.sparkContext._gateway)
+                if not self.restarts.allow():
+                    raise self.restarts.exhausted(ending)
+                return self.restart_spark()
             if self._spark is None:
                 self._require_writable()
                 self._started_spark = self._started_spark or not is_running()
@@ -74,8 +87,8 @@ class Warehouse:
                     self._spark = open_session(
                         f"headwater {self.project.name}",
                         self.needs(),
-                        self.project.settings.spark,
-                        home=self.project.home,
+                        self._spark_spec,
+                        home=self._spark_home,
                         progress=progress,
                     )
                 send_modules(self._spark, {Path(f.file) for f in self.project.functions}, self.project.home)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headwater.errors import Code, HeadwaterError
+from headwater.lake import Lake
 from headwater.query.answering import Engine, answer
 from headwater.query.limits import Limits, Stopping
+from headwater.spec.settings import Settings
 from headwater.warehouse import Warehouse
 from tests.query.events import events
 
@@ -121,3 +126,57 @@ def test_sparks_result_is_held_a_partition_at_a_time(lake: Warehouse) -> None:
         size += batch.nbytes
         most = max(most, pa.total_allocated_bytes() - before)
     assert size > 30 * 1024**2 and most < size / 5
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_a_limit_of_rows_is_put_into_the_query(lake: Warehouse, engine: Engine) -> None:
+    """Nobody looks for the rows beyond it, and a result of just so many is whole."""
+    many = {
+        "duckdb": "SELECT a.id, b.id AS other FROM events a, events b, events c, events d",
+        "spark": "SELECT id, repeat('x', 1000) AS wide FROM range(100000000000)",
+    }[engine]
+    begun = time.monotonic()
+    for rows in (0, 10, 100_001):
+        with pytest.raises(HeadwaterError) as caught:
+            answer(lake, many, engine=engine, limits=Limits(rows=rows)).rows()
+        assert caught.value.code is Code.QUERY_LIMIT and f"more than {rows} rows" in str(caught.value)
+    assert time.monotonic() - begun < 60
+    for sql, count in (
+        ("SELECT id FROM events ORDER BY id LIMIT 10", 10),
+        ("SELECT id FROM events ORDER BY id DESC LIMIT 10 OFFSET 5", 10),
+        ("SELECT id FROM events WHERE id < 5 UNION ALL SELECT id FROM events WHERE id < 5", 10),
+        ("WITH few AS (SELECT id, id AS again FROM events WHERE id < 10) SELECT * FROM few ORDER BY again DESC", 10),
+    ):
+        whole = answer(lake, sql, engine=engine).rows()
+        assert len(whole) == count and answer(lake, sql, engine=engine, limits=Limits(rows=count)).rows() == whole
+        with pytest.raises(HeadwaterError):
+            answer(lake, sql, engine=engine, limits=Limits(rows=count - 1)).rows()
+
+
+def test_what_a_query_may_take_has_defaults(tmp_path: Path) -> None:
+    """They are the project's, and come before nothing that is asked for by name."""
+    text = "name: few\nqueries: {max_rows: 3, max_bytes: 1MB, timeout: 20m}\n"
+    (tmp_path / "headwater.yml").write_text(text, encoding="utf-8")
+    with Lake.open(tmp_path) as few:
+        values = "SELECT * FROM (VALUES (1), (2), (3), (4)) AS v(n)"
+        with pytest.raises(HeadwaterError) as caught:
+            few.sql(values).rows()
+        assert caught.value.code is Code.QUERY_LIMIT and "queries.max_rows" in str(caught.value)
+        assert len(few.sql(values, limits=Limits(rows=4)).rows()) == 4 and len(few.sql(values, limit=3).rows()) == 3
+    usual = Limits().or_else(Settings(name="usual").queries)
+    assert (usual.rows, usual.bytes, usual.seconds) == (10_000_000, 4 * 1024**3, 1800)
+
+
+def test_a_query_that_ends_its_spark_says_so_and_the_next_one_starts_another(tmp_path: Path) -> None:
+    conf = "{spark.driver.memory: 512m, spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'}"
+    (tmp_path / "headwater.yml").write_text(f"name: alone\nspark: {{conf: {conf}}}\n", encoding="utf-8")
+    statements = (
+        "SELECT size(collect_list(s)) AS n FROM "
+        "(SELECT concat(repeat('a', 1000000), cast(id AS string)) AS s FROM range(20000));\n"
+        "SELECT sequence(1, 3) AS s;\n"
+    )
+    command = [sys.executable, "-c", "from headwater.cli.main import main; main()", "sql", "--engine", "spark"]
+    command += ["--json", "--project", str(tmp_path)]
+    done = subprocess.run(command, input=statements, capture_output=True, text=True, timeout=300, check=False)
+    assert "QUERY_TOO_LARGE" in done.stderr and "spark.driver.memory" in done.stderr, done.stderr
+    assert '"s":' in done.stdout and done.returncode == 1, done

@@ -14,10 +14,13 @@ import threading
 from collections.abc import Callable
 from contextvars import copy_context
 
-from headwater.query.limits import Stopping
+from headwater.query.limits import Stopping, stopped_by_name
 
 PATIENCE = 0.7
 """Seconds that the work may take to end after it was told to."""
+LATEST = 10.0
+"""Seconds that it may take to end after its time is over."""
+ROUND = 0.5
 _NAME = "interruptible work"
 
 
@@ -25,7 +28,8 @@ def interruptible(work: Callable[[Stopping], None], seconds: float | None = None
     """Do the work, which is given its switch; Ctrl-C turns that and ends the wait as KeyboardInterrupt."""
     stopping = Stopping(seconds)
     if threading.current_thread() is not threading.main_thread():
-        work(stopping)  # a runner's command: it is told by its line
+        with stopped_by_name(stopping):  # a runner's command: it is told by its line
+            work(stopping)
         return
     ended = threading.Event()
     failures: list[BaseException] = []
@@ -42,7 +46,9 @@ def interruptible(work: Callable[[Stopping], None], seconds: float | None = None
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own asks Java, from wherever we are
     try:
         threading.Thread(target=do, name=_NAME, daemon=True).start()
-        ended.wait()
+        while not ended.wait(ROUND):
+            if stopping.is_overdue(LATEST):
+                stopping.check()  # an engine that is not even stopped by its time is left behind
     except KeyboardInterrupt:
         stopping.cancel()
         if not ended.wait(PATIENCE):

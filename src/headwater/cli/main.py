@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from headwater.cli.asking import INTERRUPTED, ask
+from headwater.cli.asking import ask
 
 
 def main() -> None:
@@ -15,7 +15,7 @@ def main() -> None:
         from headwater.cli.app import execute  # loading all commands takes longer than many of them
 
         code = execute(arguments)
-        if code == INTERRUPTED:
+        if "headwater.cli.interrupting" in sys.modules:
             from headwater.cli.interrupting import leave
 
             leave(code)

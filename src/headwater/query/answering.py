@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from headwater.errors import Code, HeadwaterError, UsageError
 from headwater.model import At
-from headwater.query.limits import Limits, Stopping
+from headwater.query.limits import SMALL, Limits, Stopping
 from headwater.query.result import Answer, Result
 from headwater.warehouse import Warehouse
 
@@ -35,12 +35,13 @@ def answer(
     rewrite: bool = False,
     stopping: Stopping | None = None,
     read_only: bool = False,
+    here: bool = False,
 ) -> Result:
     """Answer one SELECT. Every relation is read at one version from start to end.
 
     With `rewrite` a fresh view that holds the answer is read instead; with `stopping` the query can be stopped
     before its result is there. A `read_only` query comes from others: it passed `sql.safety`, and Spark's own reading
-    of it is checked as well.
+    of it is checked as well. Where queries have a Spark of their own, `here` takes the flows' all the same.
     """
     if engine not in ENGINES:
         raise UsageError(Code.USAGE, f"there is no engine '{engine}'", hint="auto, duckdb or spark")
@@ -53,7 +54,7 @@ def answer(
         found = by_view(warehouse, sql)
         if found is not None and found.fresh:
             sql, view = found.sql, found.view
-    return _Asked(warehouse, sql, engine, limits, stopping, view, read_only).result()
+    return _Asked(warehouse, sql, engine, limits, stopping, view, read_only, here).result()
 
 
 class _Asked:
@@ -68,10 +69,12 @@ class _Asked:
         stopping: Stopping,
         view: str | None,
         read_only: bool,
+        here: bool,
     ) -> None:
         self._warehouse, self._sql, self._engine = warehouse, sql, engine
         self._limits, self._stopping, self._view = limits, stopping, view
-        self._read_only = read_only
+        self._read_only, self._here = read_only, here
+        self._bounded = bounded(sql, limits.rows)
         self._plan: Plan | None = None
         self._scans: list[Scan] = []
 
@@ -102,7 +105,7 @@ class _Asked:
 
         if self._plan is None:
             try:
-                self._plan = plan(self._warehouse, self._sql)
+                self._plan = plan(self._warehouse, self._bounded)
                 self._scans = [one.scan for one in self._plan.scans]
             except Refused as refused:
                 self._scans = refused.scans
@@ -121,21 +124,36 @@ class _Asked:
             raise Refused(f"DuckDB could not finish it: {turned.reason}") from turned
 
     def _by_spark(self, reason: str) -> Answer:
-        return self._on_spark(reason)
+        from headwater.query import isolation
+        from headwater.query.messages import Ask
+
+        process = None if self._here else isolation.process()
+        if process is not None:
+            ask = Ask(
+                self._bounded,
+                reason,
+                dict(self._pinned),
+                self._limits.rows,
+                self._limits.bytes,
+                self._read_only,
+            )
+            return process.answer(ask, self._stopping)
+        return self._on_spark(self._bounded, reason, self._limits.rows)
 
     def _df(self) -> DataFrame:
-        return self._on_spark("").df
+        return self._on_spark(self._sql, "").df
 
-    def _on_spark(self, reason: str) -> SparkAnswer:
+    def _on_spark(self, sql: str, reason: str, rows: int | None = None) -> SparkAnswer:
         from headwater.query.spark import SparkAnswer
 
         return SparkAnswer(
             self._warehouse,
-            self._sql,
+            sql,
             reason,
             self._stopping,
             self._pinned,
             self._scans,
+            rows,
             read_only=self._read_only,
         )
 
@@ -143,3 +161,15 @@ class _Asked:
     def _pinned(self) -> Pinned:
         """What DuckDB has seen, Spark sees too."""
         return {} if self._plan is None else {key: found.version for key, found in self._plan.readings.items()}
+
+
+def bounded(sql: str, rows: int | None) -> str:
+    """The query with a limit of one row more than its result may have, where that is few: it tells that there are
+    more, and nobody looks for the rest."""
+    if rows is None or rows > SMALL:
+        return sql
+    from headwater.sql.dialect import Headwater
+    from headwater.sql.references import parse_query
+    from headwater.sql.rewrite import with_limit
+
+    return with_limit(parse_query(sql), rows + 1).sql(dialect=Headwater)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from headwater.query import isolation
 from headwater.query.answering import Engine
 from headwater.query.counting import count, distinct
 from headwater.query.duckdb.choosing import REASON, Chosen, Plan, plan
@@ -15,6 +16,7 @@ from headwater.query.estimating import bytes_read, rows_left, share_left
 from headwater.query.explained import Explained, Offer, Stage, TableRead
 from headwater.query.gathered import Statistics
 from headwater.query.limits import Limits, Stopping
+from headwater.query.messages import AskPlan
 from headwater.query.predicates import describe
 from headwater.warehouse import Warehouse
 
@@ -55,6 +57,9 @@ def explain(
             if engine == "duckdb":
                 raise
             reason = refused.reason
+    process = isolation.process() if analyze else None
+    if process is not None:
+        return replace(process.explain(AskPlan(sql, reason, read_only), stopping), view=offer)
     from headwater.query.sparkplans import explained_by_spark
 
     pinned = {} if found is None else {key: read.version for key, read in found.readings.items()}

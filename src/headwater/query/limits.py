@@ -7,11 +7,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headwater.errors import Code, TerminalError
 
+if TYPE_CHECKING:
+    from headwater.spec.settings import QueriesSpec
+
 AGAIN = 0.1
 """Seconds between two attempts to stop a query."""
+SMALL = 100_000
+"""A limit of no more rows is put into the query: its engine need not find any beyond it."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,20 @@ class Limits:
     """Bytes that DuckDB may hold. Spark's memory is its session's and can't be set for one query."""
     seconds: float | None = None
 
+    def exceeded(self, rows: int, bytes: int) -> bool:
+        """Whether a result of so much is more than there may be."""
+        return (self.rows is not None and rows > self.rows) or (self.bytes is not None and bytes > self.bytes)
+
+    def or_else(self, queries: QueriesSpec) -> Limits:
+        """The project's own limits where these say nothing."""
+        timeout = queries.timeout
+        return Limits(
+            queries.max_rows if self.rows is None else self.rows,
+            queries.max_bytes if self.bytes is None else self.bytes,
+            self.memory,
+            (None if timeout is None else timeout.total_seconds()) if self.seconds is None else self.seconds,
+        )
+
 
 class Stopping:
     """One query's switch: `cancel` from any thread, or the time that it may take, stops it."""
@@ -36,6 +56,15 @@ class Stopping:
         self._expired = threading.Event()
         self._lock = threading.Lock()
         self._stop: Callable[[], None] | None = None
+
+    def at_most(self, seconds: float | None) -> None:
+        """Give it a time, unless it was made with one."""
+        if self._seconds is None:
+            self._seconds = seconds
+
+    def is_overdue(self, by: float) -> bool:
+        """Whether its time has been over for so many seconds."""
+        return self._seconds is not None and self._left() < -by
 
     def cancel(self) -> None:
         self._cancelled.set()
@@ -49,7 +78,7 @@ class Stopping:
             raise TerminalError(
                 Code.QUERY_LIMIT,
                 f"the query took longer than {self._seconds:g} s",
-                hint="give it more time, or ask for less",
+                hint="ask for less, or give it more time: --timeout, queries.timeout",
             )
 
     @contextmanager
@@ -89,3 +118,24 @@ class Stopping:
 
     def _left(self) -> float:
         return (self._seconds or 0) - (time.monotonic() - self._begun)
+
+
+_by_thread: dict[str, Stopping] = {}
+
+
+@contextmanager
+def stopped_by_name(stopping: Stopping) -> Iterator[None]:
+    """While this thread works, whoever knows its name can stop the query: `cancel_thread`."""
+    name = threading.current_thread().name
+    _by_thread[name] = stopping
+    try:
+        yield
+    finally:
+        _by_thread.pop(name, None)
+
+
+def cancel_thread(name: str) -> None:
+    """Stop the query that a thread of this name works at, if it does."""
+    stopping = _by_thread.get(name)
+    if stopping is not None:
+        stopping.cancel()

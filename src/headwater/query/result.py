@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import Code, TerminalError, UsageError
-from headwater.query.limits import Limits, Stopping
+from headwater.query.limits import SMALL, Limits, Stopping
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from headwater.model import Version
+
+
+HINT = "add a LIMIT, or allow more: queries.max_rows and queries.max_bytes"
+FEW_BYTES = 64 * 1024 * 1024
+"""What a result that an engine has ready as values is smaller than."""
 
 
 class Answer(Protocol):
@@ -139,8 +144,9 @@ class Result:
             yield from rows_of(batch)
 
     def rows(self) -> list[dict[str, Any]]:
-        if self._limits.rows is not None or self._limits.bytes is not None:
-            return list(self)
+        most = self._limits
+        if (most.rows is not None and most.rows <= SMALL) or (most.bytes is not None and most.bytes <= FEW_BYTES):
+            return list(self)  # counted as they come
         self._renew()
         at_once = self._answer.rows()
         if at_once is None:
@@ -173,9 +179,9 @@ class Result:
     def _check(self, rows: int, held: int) -> None:
         most = self._limits
         if most.rows is not None and rows > most.rows:
-            raise TerminalError(Code.QUERY_LIMIT, f"the result has more than {most.rows} rows", hint="add a LIMIT")
+            raise TerminalError(Code.QUERY_LIMIT, f"the result has more than {most.rows} rows", hint=HINT)
         if most.bytes is not None and held > most.bytes:
-            raise TerminalError(Code.QUERY_LIMIT, f"the result has more than {most.bytes} bytes", hint="add a LIMIT")
+            raise TerminalError(Code.QUERY_LIMIT, f"the result has more than {most.bytes} bytes", hint=HINT)
 
 
 def told_apart(names: Sequence[str]) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,16 +15,18 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.rdd import RDD
 from pyspark.serializers import NoOpSerializer
+from pyspark.sql import DataFrame as SparkDataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from sqlglot import exp
 
-from headwater.errors import Code, UsageError
+from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
 from headwater.formats.arrow import as_spark
+from headwater.jvm import HINT, Ending, bury, has_ended
 from headwater.model import At, Kind, Version
 from headwater.query.broadcasting import small_parts
 from headwater.query.gathered import Statistics
 from headwater.query.joinorder import ordered
-from headwater.query.limits import Stopping
+from headwater.query.limits import SMALL, Stopping
 from headwater.query.result import Result
 from headwater.query.sparksafety import require_quiet, require_safe_text, with_windows_inside
 from headwater.session import fork
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
 
     from headwater.query.duckdb.scans import Scan
     from headwater.query.explained import JoinOrder
+
+DYING = 3.0
+"""Seconds from the failure of a job for lack of memory to the end of its Java, where it ends."""
+_FULL = re.compile(r"OutOfMemoryError|Java heap space|GC overhead|maxResultSize|Unable to acquire \d+ bytes of memory")
 
 Pinned = Mapping[tuple[Kind, str, "At | None"], "Version | None"]
 
@@ -62,11 +70,13 @@ class SparkAnswer:
         stopping: Stopping,
         pinned: Pinned | None = None,
         scans: Sequence[Scan] = (),
+        rows: int | None = None,
         *,
         read_only: bool = False,
     ) -> None:
-        """`scans` is what is known of the query's relations; without it Spark goes by the text alone. `read_only`
-        queries are looked through as Spark understands them before they are analysed."""
+        """`scans` is what is known of the query's relations; without it Spark goes by the text alone. More than one
+        row beyond `rows` is found in no partition. `read_only` queries are looked through as Spark understands them
+        before they are analysed."""
         self.reason = why
         self._scans = scans
         self._statistics = Statistics(warehouse)
@@ -79,6 +89,8 @@ class SparkAnswer:
         self._tag = f"headwater-query-{uuid.uuid4().hex}"
         self._read_only = read_only
         self.df = self._analysed(warehouse, sql, pinned or {})
+        if rows is not None and rows > SMALL:  # fewer are a LIMIT in the query
+            self.df = _cut_off(self.df, rows + 1)
 
     @property
     def versions(self) -> dict[str, Version | None]:
@@ -118,15 +130,20 @@ class SparkAnswer:
     def running(self) -> Iterator[None]:
         """Jobs that are started inside can be stopped."""
         context: Any = self.df.sparkSession.sparkContext
-        context.addJobTag(self._tag)
-        context.setInterruptOnCancel(True)
         try:
+            context.addJobTag(self._tag)
+            context.setInterruptOnCancel(True)
             with self._stopping.stopping(lambda: context.cancelJobsWithTag(self._tag)):
                 yield
         except (PySparkException, Py4JError) as error:
-            raise as_headwater_error(error) from error
+            raise failure(error, context) from error
+        except (EOFError, OSError) as error:  # the line that the rows come by
+            if not has_ended():
+                raise
+            raise failure(error, context) from error
         finally:
-            context.removeJobTag(self._tag)
+            with suppress(Py4JError, OSError):  # Spark has died
+                context.removeJobTag(self._tag)
 
     def _analysed(self, warehouse: Warehouse, sql: str, pinned: Pinned) -> DataFrame:
         query, self.joins = ordered(warehouse, parse_query(sql), self._scans, self._statistics)
@@ -155,7 +172,7 @@ class SparkAnswer:
         except AnalysisException as error:
             raise UsageError(Code.INVALID_SQL, without_plan(reason(error))) from error
         except (PySparkException, Py4JError) as error:
-            raise as_headwater_error(error) from error
+            raise failure(error, session.sparkContext) from error
 
     def _place(
         self,
@@ -189,6 +206,33 @@ def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     finally:
         for key, value in before.items():
             session.conf.set(key, value)
+
+
+def failure(error: BaseException, context: Any) -> HeadwaterError:
+    """What an error of a running query means; Spark itself may have died of it."""
+    full = isinstance(error, (PySparkException, Py4JError)) and bool(_FULL.search(reason(error)))
+    deadline = time.monotonic() + DYING
+    while not (ended := has_ended()) and full and time.monotonic() < deadline:
+        time.sleep(0.1)  # the job has failed already, and Java is about to end
+    if not ended and not full:
+        return as_headwater_error(error)
+    ending = bury(context._gateway) if ended else Ending("Spark does not have the memory for it", out_of_memory=True)
+    if ending.out_of_memory or full:
+        return TerminalError(
+            Code.QUERY_TOO_LARGE,
+            f"the query needs too much memory: {ending}",
+            hint="ask for less at a time, or set more: spark.conf spark.driver.memory; beside a runner queries.memory",
+        )
+    return TerminalError(Code.SPARK_FAILED, f"{ending} while the query ran", hint=HINT)
+
+
+def _cut_off(df: DataFrame, rows: int) -> DataFrame:
+    """So many rows of each partition at most. A LIMIT would bring all of them into one."""
+    session: Any = df.sparkSession
+    sql = session._jvm.org.apache.spark.sql
+    most = sql.functions.lit(min(rows, 2**31 - 1)).expr()
+    plan = sql.catalyst.plans.logical.LocalLimit(most, df._jdf.queryExecution().analyzed())
+    return SparkDataFrame(sql.Dataset.ofRows(session._jsparkSession, plan), session)
 
 
 def answer(warehouse: Warehouse, sql: str) -> Result:

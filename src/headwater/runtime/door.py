@@ -10,12 +10,14 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.logs import get_logger
 from headwater.private_files import create_private, make_private
 from headwater.project.definition import Project
+from headwater.query.limits import cancel_thread
 from headwater.runtime.frames import Frame, Line, Receiving, Sending, Text
 from headwater.runtime.hello import Hello, folder_of
 
@@ -213,21 +215,26 @@ class Visit:
         self.line.send_json(Frame.EXIT, {"code": 2})
 
     def cut_off(self) -> None:
-        """Nobody waits for the answer any more: cancel its Spark jobs; what it writes goes nowhere."""
+        """Nobody waits for the answer any more: stop its query and its Spark jobs; what it writes goes nowhere."""
+        cancel_thread(self._tag)
+        from py4j.protocol import Py4JError
         from pyspark import SparkContext
 
         context = SparkContext._active_spark_context
         if context is not None and not self._over:
-            context.cancelJobsWithTag(self._tag)
+            with suppress(Py4JError, OSError):  # it has died
+                context.cancelJobsWithTag(self._tag)
         self.line.close()
 
     def _work(self, request: Request, answer: Callable[[Request], int]) -> None:
+        from py4j.protocol import Py4JError
         from pyspark import SparkContext
 
         context = SparkContext._active_spark_context
         if context is not None:
-            context.addJobTag(self._tag)
-            context.setInterruptOnCancel(True)
+            with suppress(Py4JError, OSError):  # it has died: a command that needs it will say so
+                context.addJobTag(self._tag)
+                context.setInterruptOnCancel(True)
         code = 1
         try:
             code = answer(request)

@@ -6,16 +6,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from headwater.errors import Code, HeadwaterError, TerminalError
-from headwater.jvm import HINT, Restarts, bury
+from headwater.jvm import HINT, Ending, Restarts, bury
 from headwater.logs import get_logger
 from headwater.project.runnable import kept_tables
 from headwater.project.transforms import streaming_tables
+from headwater.query.isolation import isolated
 from headwater.runtime.door import Answers, Door
 from headwater.runtime.holders import Holder
 from headwater.runtime.keeper import Keeper
@@ -75,11 +77,14 @@ class Runner:
         tending = Tending(self.warehouse.state, holder, self.warehouse.project.settings.runtime.lease)
         taken = [plan for plan in plans if self._take(plan, reports[plan.flow], tending)]
         door = None if self.answers is None or self.once else Door(self.warehouse.project, self.answers)
+        before, self.warehouse.restarts = self.warehouse.restarts, None  # a Spark that dies is replaced here
         try:
             if taken:
                 tending.start()
-                self._run(taken, reports, tending, door)
+                with nullcontext() if door is None else isolated(lambda: self.warehouse.project):
+                    self._run(taken, reports, tending, door)
         finally:
+            self.warehouse.restarts = before
             if door is not None:
                 door.close()
             tending.end()
@@ -93,8 +98,8 @@ class Runner:
             plans = [plan for plan in plans if self._goes_on(reports[plan.flow], tending.leases.get(plan.flow))]
             left = [reports[plan.flow] for plan in plans]
             owned = self.warehouse.owns_spark
-            ending = bury(spark.sparkContext._gateway) if owned else "Spark has ended"
-            log.error("Spark has ended", how=ending)
+            ending = bury(spark.sparkContext._gateway) if owned else Ending("Spark has ended")
+            log.error("Spark has ended", how=str(ending))
             if not left:
                 return
             if not owned or not restarts.allow():

@@ -70,6 +70,9 @@ def execute(
     statement = _parsed(sql) if len(sql) <= _SHORT else parse_statement(sql)
     if read_only:
         require_read_only(statement, sql)
+    limits = (limits or Limits()).or_else(warehouse.project.settings.queries)
+    stopping = stopping or Stopping()
+    stopping.at_most(limits.seconds)
     asking = Asking(engine, limit, limits, stopping, read_only, may_refresh or not read_only)
     return _Execution(warehouse, sql, settings or Settings(), asking).run(statement)
 
@@ -134,7 +137,7 @@ class _Execution:
 
     # --- queries
 
-    def _select(self, select: Select, engine: Engine | None = None) -> Result:
+    def _select(self, select: Select, engine: Engine | None = None, *, here: bool = False) -> Result:
         sql = self._prepared(select)
         return self._blaming(
             select.query,
@@ -146,6 +149,7 @@ class _Execution:
                 rewrite=self._settings.rewrite == "on",
                 stopping=self._asking.stopping,
                 read_only=self._asking.read_only,
+                here=here,
             ),
         )
 
@@ -253,7 +257,7 @@ class _Execution:
             return told([told_of(commit) for commit in commits], HISTORY)
         # An engine's own word for it: DuckDB's comes without a JVM.
         query = exp.select("*").from_(exp.to_table(f"{kind.plural}.{name}")).limit(0)
-        found = answer(self._warehouse, query.sql(dialect="spark"), engine=self._engine)
+        found = answer(self._warehouse, query.sql(dialect="spark"), engine=self._engine, here=True)
         rows = [{"column": f.name, "type": from_arrow_type(f.type).simpleString()} for f in found.schema]
         return told(rows, ["column", "type"])
 
@@ -276,7 +280,7 @@ class _Execution:
             error = UsageError(Code.USAGE, f"rows are inserted into tables, and {statement.table} is none")
             raise pointed(error, self._text, statement.table.span)
         reference(self._warehouse, name)
-        rows = self._select(statement.select, "spark").df
+        rows = self._select(statement.select, "spark", here=True).df
         known = self._columns(name)
         columns = statement.columns or tuple(known.names if known is not None else rows.columns)
         unknown = [one for one in columns if known is not None and one not in known.names]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
 from pydantic import WithJsonSchema as JsonSchema
 
 from headwater.secret import Secret
-from headwater.spec.base import Count, Duration, Frozen, Interval, Names, Number, Options, Trigger
+from headwater.spec.base import Count, Duration, Frozen, Interval, Names, Number, Options, Size, Trigger
 
 SQLITE = "sqlite"
 
@@ -77,6 +77,29 @@ class RuntimeSpec(Frozen):
     )
 
 
+class QueriesSpec(Frozen):
+    """What a query may take, unless it is asked with limits of its own."""
+
+    timeout: Duration | None = Field(
+        default=timedelta(minutes=30), description="How long one may take; null: no limit."
+    )
+    max_rows: Count | None = Field(default=10_000_000, description="Rows of a result at most; null: no limit.")
+    max_bytes: Size | None = Field(default=4 * 1024**3, description="Bytes of a result at most; null: no limit.")
+    memory: Size = Field(
+        default=2 * 1024**3, description="Heap of the Spark that answers queries while a runner is up."
+    )
+    idle: Interval = Field(
+        default=timedelta(minutes=15), description="That Spark ends when it has not been asked for so long."
+    )
+
+    @field_validator("memory")
+    @classmethod
+    def _enough(cls, memory: int) -> int:
+        if memory < 512 * 1024**2:  # Spark does not start with less
+            raise ValueError("should be 512MB or more")
+        return memory
+
+
 def _port(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("should be a number")
@@ -135,5 +158,6 @@ class Settings(Frozen):
         default=SQLITE, description="State database: `sqlite` beside the project, or `postgresql://…` shared."
     )
     runtime: RuntimeSpec = Field(default=RuntimeSpec(), description="How the runner shares the machine.")
+    queries: QueriesSpec = Field(default=QueriesSpec(), description="What a query may take.")
     server: ServerSpec = Field(default=ServerSpec(), description="The HTTP server.")
     include: Names = Field(default=(), description="More project files, as globs from the project's folder.")

@@ -27,6 +27,9 @@ BATCH_ROWS = 64 * 1024
 HELD_BACK = 64 * 1024 * 1024
 """How much of a result is held until it is known to be whole: what fails before is answered by Spark instead."""
 
+MOST_MEMORY = "25%"
+"""Of the machine's: what does not fit goes to disk, and what can't go there is Spark's. Flows may run here too."""
+
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
 _lock = threading.Lock()
@@ -109,6 +112,7 @@ def _opened() -> duckdb.DuckDBPyConnection:
         ":memory:",
         config={
             "temp_directory": str(folder),
+            "memory_limit": MOST_MEMORY,
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
             "python_enable_replacements": "false",
