@@ -80,6 +80,8 @@ def test_queries_beside_a_runner(tmp_path: Path, runners: list[Running]) -> None
     plan = "\n".join(row["plan"] for row in rows(tmp_path, "EXPLAIN ANALYZE SELECT count(*) AS n FROM topic('orders')"))
     assert "engine: spark" in plan and "rows: estimated" in plan
     assert len(rows(tmp_path, "SELECT id, repeat('x', 1000) AS x FROM range(30000)")) == 30000
+    asked = query(tmp_path, "SELECT user FROM topic('orders')", "--read-only")
+    assert asked.returncode == 2 and '"NOT_ALLOWED"' in asked.stderr, asked.stdout + asked.stderr
 
     # What is stopped stops at work: by its time, and by Ctrl-C at the other terminal.
     late = query(tmp_path, ENDLESS, "--timeout", "3s")
