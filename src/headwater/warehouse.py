@@ -308,14 +308,23 @@ def shown(stored: DataFrame, sql: str) -> DataFrame:
 
 
 def without_later_columns(sql: str, columns: Iterable[str]) -> str:
-    """What is shown of a version from before some columns were added."""
+    """What is shown of a version from before some columns were added: without them, and where it is asked whether one
+    of them is NULL, it is."""
     query = sqlglot.parse_one(sql, dialect="spark")
     known = {name.lower() for name in columns}
+
+    def is_later(each: exp.Expr) -> bool:
+        return isinstance(each, exp.Column) and each.name.lower() not in known
+
     asked = query.expressions if isinstance(query, exp.Select) else []
-    later = [each for each in asked if isinstance(each, exp.Column) and each.name.lower() not in known]
+    later = [each for each in asked if is_later(each)]
+    where = query.args.get("where")
+    tests = [] if where is None else [one for one in where.find_all(exp.Is) if is_later(one.this)]
     for each in later:
         each.pop()
-    return query.sql(dialect="spark") if later else sql
+    for test in tests:
+        test.replace(exp.true())
+    return query.sql(dialect="spark") if later or tests else sql
 
 
 def fingerprint(definition: Relation) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
@@ -54,8 +54,24 @@ class Event:
         """As a program appends it: its position is when it arrives."""
         sides = {"before": self.before, "after": self.after}
         rows = {side: None if row is None else _awkward(row) for side, row in sides.items()}
-        told = {"n": self.n, "_op": self.op, "event_timestamp": self.time.isoformat()}
+        told = {
+            "n": self.n,
+            "lsn": lsn(self.n),
+            "word": word(self.n),
+            "_op": self.op,
+            "event_timestamp": self.time.isoformat(),
+        }
         return {**told, "_unchanged": [AWKWARD[name] for name in self.unchanged], **rows}
+
+
+def lsn(n: int) -> str:
+    """As a database counts what it writes: a text that sorts as the number does."""
+    return f"{n >> 4:08X}/{n % 16:08X}"
+
+
+def word(n: int) -> str:
+    """A text that sorts as the number does."""
+    return "abcdefghij"[n // 100 % 10] + "abcdefghij"[n // 10 % 10] + "abcdefghij"[n % 10]
 
 
 def _awkward(row: Row) -> dict[str, Any]:
@@ -224,7 +240,8 @@ class Reference:
         last = {key: states[-1] for key, states in self.states(soft=True).items()}
         return {(key, *values, gone) for key, (_, values, gone) in last.items()}
 
-    def history(self) -> set[tuple[Any, ...]]:
+    def history(self, sequence: Callable[[int], Any] = int) -> set[tuple[Any, ...]]:
+        """Every state, also those that begin and end at one moment."""
         rows: set[tuple[Any, ...]] = set()
         for key, states in self.states().items():
             begins: list[datetime] = []
@@ -232,8 +249,9 @@ class Reference:
                 begins.append(max([event.time, *begins[-1:]]))
             for at, (_, values, gone) in enumerate(states):
                 end = begins[at + 1] if at + 1 < len(states) else None
-                if not gone and end != begins[at]:
-                    rows.add((key, *values, begins[at], end, end is None))
+                order = [sequence(event.n) for event, _, _ in states[at : at + 2]]
+                if not gone:
+                    rows.add((key, *values, begins[at], end, end is None, *order, *([None] * (2 - len(order)))))
         return rows
 
 

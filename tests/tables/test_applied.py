@@ -16,30 +16,37 @@ from hypothesis import seed as hypothesis_seed
 from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
 from headwater.lake import Lake
-from tests.tables.apply_lab import KNOWN, Event, Reference, flat, newest, of_keys, shown, streams
+from tests.tables.apply_lab import KNOWN, Event, Reference, flat, lsn, newest, of_keys, shown, streams, word
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 ROW = "struct<id: bigint, last: string, before: string>"
-CAPTURED = f"n bigint, _op string, event_timestamp timestamp, _unchanged array<string>, before {ROW}, after {ROW}"
+CAPTURED = (
+    "n bigint, lsn string, word string, _op string, event_timestamp timestamp, _unchanged array<string>, "
+    f"before {ROW}, after {ROW}"
+)
 RULES = {"keys": ["id"], "sequence_by": "n"}
 TABLES: dict[str, dict[str, Any]] = {
     "latest": {"from": "topic('log')", "apply": RULES},
     "soft": {"from": "topic('log')", "apply": {**RULES, "deletes": "soft"}},
     "history": {"from": "topic('log')", "apply": {**RULES, "history": "all"}},
+    "by_lsn": {"from": "topic('log')", "apply": {**RULES, "sequence_by": "lsn", "history": "all"}},
+    "by_word": {"from": "topic('log')", "apply": {**RULES, "sequence_by": "word", "history": "all"}},
     "newest": {"from": "topic('flat')", "apply": {**RULES, "delete_when": "gone"}},
 }
 KEPT = {
     "delta": ["latest", "history", "soft"],
-    "iceberg": ["latest", "history", "newest"],
-    "hudi": ["latest", "history", "newest"],
+    "iceberg": ["latest", "by_lsn", "newest"],
+    "hudi": ["latest", "by_word", "newest"],
     "paimon": ["latest", "history", "soft"],
 }
 """Tables by format: those that are stored alike take turns."""
 COLUMNS = {
     "latest": "id, last, before",
     "soft": "id, last, before, is_deleted",
-    "history": "id, last, before, valid_from, valid_to, is_current",
+    **dict.fromkeys(
+        ("history", "by_lsn", "by_word"), "id, last, before, valid_from, valid_to, is_current, seq_from, seq_to"
+    ),
     "newest": "id, n, known, gone",
 }
 PROJECT = {
@@ -107,6 +114,7 @@ def run(steps: Steps, format: str, only: Collection[str] = ()) -> None:
                 for report in lake.run(once=True):
                     assert report.error is None, f"{report.flow}: {report.error}"
                 wanted = {"latest": reference.latest(), "soft": reference.soft(), "history": reference.history()}
+                wanted |= {"by_lsn": reference.history(lsn), "by_word": reference.history(word)}
                 for name, expected in {**wanted, "newest": newest(rows)}.items():
                     if name in only and (rows or name != "newest"):
                         answer = lake.sql(f"SELECT {COLUMNS[name]} FROM table('{name}')").rows()

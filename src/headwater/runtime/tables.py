@@ -55,8 +55,8 @@ def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guar
         message = f"{reason}: {flow} is emptied and filled again, in epoch {epoch}"
         raise TransientError(Code.SOURCE_CHANGED, message)
 
-    source = applied_input(warehouse, definition, applied_from(warehouse, name, spark), again)
     target = applied_target(warehouse, definition, table, guard, partial(remember_shape, warehouse, name))
+    source = applied_input(warehouse, definition, applied_from(warehouse, name, spark), again, owes=target.owes)
     return Flow(flow, fingerprint(definition), source, target, ledger, guard)
 
 
@@ -78,9 +78,10 @@ def applied_input(
     relation: Relation,
     again: Callable[[str], NoReturn],
     end: Place | None = None,
+    owes: Callable[[], bool] = lambda: False,
 ) -> VersionsInput:
     place = _place(warehouse, definition.name)
-    return VersionsInput(relation, definition, place, again, end, warehouse.committed)
+    return VersionsInput(relation, definition, place, again, end, warehouse.committed, owes)
 
 
 def _seeded(warehouse: Warehouse, definition: Table, table: SparkTable, ledger: Ledger, guard: Guard) -> Flow:

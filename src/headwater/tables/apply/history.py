@@ -1,7 +1,7 @@
 """All states of every key with their validity (SCD 2): changes of a step and stored rows → rows to write.
 
-Every change is a stored row, told by its key and sequence: also a delete, and a state that was over in the moment it
-began; those are hidden. So a late change is put in its place whatever came before it.
+Every change is a stored row, told by its key and sequence: also a delete, which is hidden. So a late change is put in
+its place whatever came before it. States of one moment have an empty interval of time, but for the last of them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from headwater.tables.apply.shape import (
     GONE,
     LAST,
     POSITION,
+    SEQ_FROM,
+    SEQ_TO,
     SEQUENCE,
     TIE,
     UNSENT,
@@ -27,7 +29,6 @@ from headwater.tables.apply.shape import (
 )
 
 _IS_STORED = "_hw_stored"
-_KEPT = ("_hw_kept_from", "_hw_kept_to")
 _NUMBER = "_hw_number"
 
 
@@ -51,8 +52,10 @@ def history(changes: DataFrame, stored: DataFrame | None, shape: Shape) -> DataF
         *(value.alias(name) for name, value in filled.items()),
         column(FIRST),
         F.lead(column(FIRST)).over(in_order).alias(LAST),
-        *map(column, (SEQUENCE, TIE, AT, GONE)),
-        *map(column, (_IS_STORED, *_KEPT)),
+        column(SEQUENCE).alias(SEQ_FROM),
+        F.lead(column(SEQUENCE)).over(in_order).alias(SEQ_TO),
+        *map(column, (SEQUENCE, TIE, AT, GONE, _IS_STORED)),
+        *(column(_was(f.name)) for f in shape.validity),
         *(map(column, (UNSENT, *map(_kept, range(len(_compared(shape)))))) if shape.by_column else ()),
     )
     rows = rows.withColumn(CURRENT, column(LAST).isNull() & ~column(GONE))
@@ -60,14 +63,15 @@ def history(changes: DataFrame, stored: DataFrame | None, shape: Shape) -> DataF
 
 
 def _every_change(changes: DataFrame, stored: DataFrame | None, shape: Shape) -> DataFrame:
-    nothing = F.lit(None).cast("timestamp")
     names = [*shape.columns.names, SEQUENCE, TIE, AT, GONE, *([UNSENT] if shape.by_column else [])]
     every = changes.select(
-        *map(column, names), F.lit(False).alias(_IS_STORED), *(nothing.alias(name) for name in _KEPT)
+        *map(column, names),
+        F.lit(False).alias(_IS_STORED),
+        *(F.lit(None).cast(f.dataType).alias(_was(f.name)) for f in shape.validity),
     )
     if stored is None:
         return every
-    kept = [column(FIRST).alias(_KEPT[0]), column(LAST).alias(_KEPT[1])]
+    kept = [column(f.name).alias(_was(f.name)) for f in shape.validity]
     return every.unionByName(stored.select(*map(column, names), F.lit(True).alias(_IS_STORED), *kept))
 
 
@@ -109,12 +113,17 @@ def _compared(shape: Shape) -> list[str]:
     return [*shape.comparable(), UNSENT]
 
 
+def _was(name: str) -> str:
+    """What is stored of a row's validity, beside what it comes to now."""
+    return f"_hw_was_{name}"
+
+
 def _kept(at: int) -> str:
     return f"_hw_kept_{at}"
 
 
 def _differs(shape: Shape) -> Column:
-    pairs = [(FIRST, _KEPT[0]), (LAST, _KEPT[1])]
+    pairs = [(f.name, _was(f.name)) for f in shape.validity]
     if shape.by_column:
         pairs += [(name, _kept(at)) for at, name in enumerate(_compared(shape))]
     return reduce(lambda a, b: a | b, (~column(new).eqNullSafe(column(old)) for new, old in pairs))

@@ -38,11 +38,14 @@ class VersionsInput:
         again: Callable[[str], NoReturn],
         end: At | None = None,
         committed: threading.Condition | None = None,
+        owes: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`end`: read no further. `committed` is notified when something of this lake has got a new version."""
+        """`end`: read no further. `committed` is notified when something of this lake has got a new version. `owes`
+        says whether the table needs a step though nothing has come."""
         assert definition.apply is not None
         self._end = end
         self._committed = committed
+        self._owes = owes
         self._relation = relation
         self._definition = definition
         self._rules = definition.apply
@@ -57,8 +60,10 @@ class VersionsInput:
         now, known = self._end or self._relation.place(), At.of(start.get(self._label))
         if now is None and known is not None:
             self._again(f"{self._label} was dropped")
-        if now is None or now == known:
+        if now is None:
             return None
+        if now == known:
+            return Range(start, 0, due=True) if self._owes() else None
         if known is not None:
             broken = self._relation.broken(known, now)
             if broken is not None:
@@ -76,12 +81,8 @@ class VersionsInput:
         """What goes is no change of a key: a topic that lost rows is another one. What was truncated is noted."""
         known, end = At.of(start.get(self._label)), At.of(range.end[self._label])
         assert end is not None
-        table = self._relation.table
-        if known is not None and known.version is not None and self._relation.kind is Kind.TOPIC:
-            versions = self._relation.versions(known, end)
-            unsure = table.appending(known.version, versions) < len(versions)
-            if unsure and not self._relation.change(known, end).where(column(WEIGHT) < 0).isEmpty():
-                self._again(f"rows of {self._label} were taken away or changed")
+        if known is not None and self._relation.kind is Kind.TOPIC and self._relation.loses_rows(known, end):
+            self._again(f"rows of {self._label} were taken away or changed")
         shape = shape_of(self._rules, self._relation.schema(end), self._place)
         if not shape.captured:
             return range.end
@@ -94,6 +95,8 @@ class VersionsInput:
         assert to is not None
         if known is None:
             return self._relation.rows(to)
+        if known == to:
+            return self._relation.rows(to).limit(0)
         return self._relation.change(known, to).where(column(WEIGHT) > 0).drop(WEIGHT)
 
     def inspect(self, start: Positions, end: Positions, error: Exception) -> bool:

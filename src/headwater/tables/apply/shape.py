@@ -40,6 +40,8 @@ UNSENT = "_hw_unsent"
 FROM = "_hw_from"
 """The key that a row had before the change."""
 FIRST, LAST, CURRENT, IS_DELETED = "valid_from", "valid_to", "is_current", "is_deleted"
+SEQ_FROM, SEQ_TO = "seq_from", "seq_to"
+"""In a history whose sequence is no time: the sequence of a state, and of the one that follows it."""
 
 OP, BEFORE, AFTER, UNCHANGED, POSITION = "_op", "before", "after", "_unchanged", "_position"
 TIMES = ("event_timestamp", "_committed_at", "_ingested_at")
@@ -100,6 +102,18 @@ class Shape:
         return (SEQUENCE,) if self.rules.sequence_by == POSITION else (SEQUENCE, TIE)
 
     @property
+    def sequenced(self) -> bool:
+        """Whether the sequence of a history is no time: many states may begin at one moment."""
+        return self.history and not isinstance(self.sequence, TimestampType)
+
+    @property
+    def validity(self) -> list[StructField]:
+        """What a history says of a state beside its values, but for CURRENT, which follows from it."""
+        times = [StructField(FIRST, TimestampType()), StructField(LAST, TimestampType())]
+        order = [StructField(SEQ_FROM, self.sequence), StructField(SEQ_TO, self.sequence)]
+        return [*times, *(order if self.sequenced else ())]
+
+    @property
     def times(self) -> list[str]:
         return [name for name in TIMES if name in self.topic.names]
 
@@ -108,17 +122,21 @@ class Shape:
         """The table's columns, hidden ones too."""
         order = [StructField(SEQUENCE, self.sequence), StructField(TIE, StringType())]
         if self.history:
-            validity = [
-                StructField(FIRST, TimestampType()),
-                StructField(LAST, TimestampType()),
-                StructField(CURRENT, BooleanType()),
-            ]
+            first, last, *sequences = self.validity
+            validity = [first, last, StructField(CURRENT, BooleanType()), *sequences]
             hidden = [StructField(AT, TimestampType()), StructField(GONE, BooleanType())]
             hidden += [StructField(UNSENT, ArrayType(StringType()))] if self.by_column else []
             return StructType([*self.columns.fields, *validity, *order, *hidden])
         hidden = [StructField(GONE_AT, TimestampType())]
         hidden += [StructField(SENT, MapType(StringType(), self.sequence))] if self.by_column else []
         return StructType([*self.columns.fields, *order, *hidden])
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Columns that people see beside those of the row."""
+        if self.history:
+            return (*(f.name for f in self.validity), CURRENT)
+        return (IS_DELETED,) if self.soft else ()
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -130,7 +148,9 @@ class Shape:
         names = [quoted(name) for name in self.stored.names if name not in self.hidden]
         there = f"{GONE_AT} IS NULL"
         if self.history:
-            there = f"NOT {GONE} AND ({LAST} IS NULL OR {FIRST} < {LAST})"
+            # Before 0026 a state that began and ended at one moment was hidden, and had no SEQ_TO.
+            known = f" OR {SEQ_TO} IS NOT NULL" if self.sequenced else ""
+            there = f"NOT {GONE} AND ({LAST} IS NULL OR {FIRST} < {LAST}{known})"
         elif self.soft:
             return f"SELECT {', '.join(names)}, {GONE_AT} IS NOT NULL AS {IS_DELETED} FROM {STORED}"
         return f"SELECT {', '.join(names)} FROM {STORED} WHERE {there}"
@@ -155,12 +175,11 @@ def shape_of(rules: Apply, topic: StructType, place: Place) -> Shape:
     columns = _row_columns(topic)
     _require(rules.keys, columns.names, place("apply.keys"))
     _require([rules.sequence_by], [*columns.names, *topic.names], place("apply.sequence_by"))
-    added = (FIRST, LAST, CURRENT) if rules.history == "all" else (IS_DELETED,) if rules.deletes == "soft" else ()
-    for name in added:
+    shape = Shape(rules, topic, columns)
+    for name in shape.added:
         if name in columns.names:
             message = f"the rows have a column '{name}' already, which `apply` would add"
             raise UsageError(Code.INVALID_VALUE, message, where=place("apply"), hint="rename it in the topic")
-    shape = Shape(rules, topic, columns)
     if shape.history and not isinstance(shape.sequence, TimestampType) and not shape.times:
         raise UsageError(
             Code.INVALID_VALUE,

@@ -10,6 +10,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
 from headwater.changes.keys import keys_of, narrowed
 from headwater.errors import Code, TerminalError
@@ -22,7 +23,7 @@ from headwater.spec import Layout, Table
 from headwater.tables.apply.changes import changes_of
 from headwater.tables.apply.latest import COUNT, UNORDERED, expired
 from headwater.tables.apply.moves import is_open
-from headwater.tables.apply.shape import FROM, GONE_AT, SEQUENCE, Place, Shape, shape_of
+from headwater.tables.apply.shape import FROM, GONE_AT, SEQ_FROM, SEQUENCE, Place, Shape, shape_of
 from headwater.tables.apply.spans import spans
 from headwater.tables.apply.step import rows_to_compare, rows_to_write
 from headwater.tables.apply.truncation import Truncation, remembered
@@ -54,6 +55,7 @@ class ApplyTarget:
         self._shape: Shape | None = None
         self._swept: datetime | None = None
         self._filled = False
+        self._owes: bool | None = None
 
     def landed(self, mark: Mark) -> Version | None:
         return self._table.landed(mark) if self._table.exists() else None
@@ -63,11 +65,27 @@ class ApplyTarget:
         changes = changes_of(df, shape, self._place)
         with ExitStack() as held:
             ready = self._ready(changes, shape, intent, held)
-            among = spans(ready.rows, shape.keys, ready.count, STORED_ROW) if self._table.merges else None
+            few = self._table.merges and not ready.every
+            among = spans(ready.rows, shape.keys, ready.count, STORED_ROW) if few else None
             self._guard()
             known = Merging(ready.newer_by, among, no_nulls=True, persisted=True)
             version = self._table.upsert(ready.rows, mark, known=known)
+        self._owes = False
         return Landed(version, ready.count)
+
+    def owes(self) -> bool:
+        """Whether there are states that an earlier release wrote, which did not say what follows them: a step has to
+        read the whole history once, and fills that in. Asked once in the life of a process."""
+        if self._owes is None:
+            self._owes = self._rules.history == "all" and self._table.exists() and self._has_states_without_sequence()
+        return self._owes
+
+    def _has_states_without_sequence(self) -> bool:
+        schema = self._table.schema()
+        if SEQUENCE not in schema.names or isinstance(schema[SEQUENCE].dataType, TimestampType):
+            return False
+        stored = self._table.read()
+        return not (stored.where(column(SEQ_FROM).isNull()) if SEQ_FROM in schema.names else stored).isEmpty()
 
     def _ready(self, changes: DataFrame, shape: Shape, intent: Intent, held: ExitStack) -> _Ready:
         known, every = remembered(intent.start), remembered(intent.end)
@@ -78,9 +96,10 @@ class ApplyTarget:
             return _Ready(rows.drop(COUNT, UNORDERED), count, newer_by=shape.ordered_by)
         changes = _held(changes, held)
         count, moved = self._counted(changes, shape, F.lit(1), column(SEQUENCE).isNull().cast("int"))
-        touched = self._touched(changes, shape, whole=every != known)
+        owes = self.owes()
+        touched = self._touched(changes, shape, whole=every != known or owes)
         rows = rows_to_write(changes, touched, shape, held, now=now, truncations=every, moved=moved)
-        return _Ready(_held(self._swept_of(rows, shape, now) if sweeps else rows, held), count)
+        return _Ready(_held(self._swept_of(rows, shape, now) if sweeps else rows, held), count, every=owes)
 
     def _swept_of(self, rows: DataFrame, shape: Shape, now: datetime) -> DataFrame:
         """With the deletes that need not be remembered any more."""
@@ -146,6 +165,8 @@ class _Ready:
     rows: DataFrame
     count: int
     newer_by: tuple[str, ...] = ()
+    every: bool = False
+    """They may be all rows of the table."""
 
 
 def _held(df: DataFrame, held: ExitStack) -> DataFrame:
