@@ -12,6 +12,8 @@ import pytest
 from headwater.errors import HeadwaterError
 from headwater.sql.moments import parse_time
 from headwater.sql.parsing import parse_statement
+from headwater.sql.references import parse_query
+from headwater.sql.rewrite import with_relations
 from tests.project.conftest import BASE, Find
 from tests.project.hints import hints, pattern
 
@@ -183,6 +185,17 @@ def test_what_the_hint_of_a_time_says_helps() -> None:
     assert parse_time("2026-10-17") < parse_time("2026-10-17 12:30:00")
 
 
+SHADOWED = "give the query in WITH another name"
+
+
+def test_what_the_hint_of_a_shadowed_name_says_helps() -> None:
+    sql = "WITH own_orders AS (SELECT 1 AS a) SELECT * FROM topic('orders')"
+    with pytest.raises(HeadwaterError) as caught:
+        with_relations(parse_query(sql), lambda reference, at: f"own_{reference.name}")
+    assert caught.value.problem.hint == SHADOWED
+    with_relations(parse_query(sql.replace("own_orders", "mine")), lambda reference, at: f"own_{reference.name}")
+
+
 ELSEWHERE = {
     "its rows were put in by hand: headwater table drop {}, and load them again": "test_plan.py",
     "take another name, or drop it first: DROP MATERIALIZED VIEW": "test_plan.py",
@@ -195,9 +208,9 @@ ELSEWHERE = {
 
 
 def test_no_hint_of_the_project_is_left_out() -> None:
-    """A new hint in `project` or `sql` wants a case here; other packages are listed in the decision record."""
+    """A new hint in `project` or `sql` wants a case here. Those of other packages need Spark or a service to be seen."""
     said = [one.hint for one in CASES.values()] + [hint for hint, _ in STATEMENTS.values()]
-    said += ["write 2026-10-17 or 2026-10-17 12:30:00"]
+    said += ["write 2026-10-17 or 2026-10-17 12:30:00", SHADOWED]
     for text, modules in hints().items():
         if not any(module.startswith(("project/", "sql/")) for module in modules) or text in ELSEWHERE:
             continue
