@@ -21,7 +21,10 @@ def test_replay_takes_in_what_today_can_be_taken_in(tmp_path: Path, format: str)
     flow = desk.run()["orders"]
     assert (flow["rows"], flow["rejected"]) == (1, 2)
     file = desk.root / "headwater.yml"
+    (hinted,) = desk("dlq", "list", "--reason", "schema", "--json").json
+    assert "`schema: {mismatch: discard_value}` takes the event in" in hinted["message"]
     file.write_text(file.read_text().replace("mismatch: quarantine", "mismatch: discard_value"))
+    assert desk.run()["orders"]["state"] == "done", "what the hint says can be planned and run"
     assert desk("dlq", "replay", "--json").json == [
         {"topic": "orders", "tried": 2, "came_through": 1, "rows": 1, "still_dead": 1}
     ]
