@@ -145,6 +145,15 @@ class Relation:
         make = self.table.format.light
         return None if make is None else make(self.table.address, self.table.around)
 
+    def loses_rows(self, start: Place, end: Place) -> bool:
+        """Whether rows of `start` are not in `end` any more. Nothing is read where all commits between only append."""
+        if start.version is None or start == end:
+            return False
+        versions = self.versions(start, end)
+        if self.table.appending(start.version, versions) == len(versions):
+            return False
+        return not self.change(start, end).where(column(WEIGHT) < 0).isEmpty()
+
     def broken(self, start: Place, end: Place) -> str | None:
         """Why the change from `start` can't be followed, in words; None if it can."""
         if start.version is None:
