@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
 from headwater.errors import Code, HeadwaterError, UsageError
 from headwater.lake import Lake
+from headwater.query.duckdb.instances import connect, folders_of
 from headwater.query.sparksafety import require_quiet, require_safe_text
 from headwater.session import fork
 from tests.sql.lab import Bench
@@ -476,3 +480,40 @@ def test_a_read_only_query_refreshes_a_view_only_if_it_may(bench: Bench) -> None
 def test_a_view_may_not_name_a_query_as_headwater_names_its_inputs(bench: Bench) -> None:
     query = "WITH hw_topics_events AS (SELECT 'x' AS a) SELECT count(*) AS n FROM events"
     assert "another name" in bench.refused(f"CREATE MATERIALIZED VIEW shadowed AS {query}")["hint"]
+
+
+def test_duckdb_reads_the_lake_alone_and_its_settings_are_locked(
+    lake: Lake, bench: Bench, secret: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lake.sql("SELECT count(*) AS n FROM events", engine="duckdb").rows() == [{"n": 3}]
+    files = [str(file) for file in (bench.root / "lake" / "topics" / "events").glob("*.parquet")]
+    for memory in (None, 64 << 20):
+        connection = connect(folders_of(str(bench.root / "lake"), files), memory).connection
+        assert connection.execute(f"SELECT count(*) FROM read_parquet('{files[0]}')").fetchall()
+        for sql in (
+            f"SELECT * FROM read_text('{secret}')",
+            f"SELECT * FROM read_csv('{bench.root}/lake/../headwater.yml')",
+            f"SELECT * FROM '{secret}'",
+            "SELECT * FROM glob('/etc/*')",
+            f"COPY (SELECT 1) TO '{secret}'",
+            f"ATTACH '{secret}'",
+            "INSTALL httpfs",
+            "LOAD httpfs",
+            "SET enable_external_access = true",
+            "SET allowed_directories = ['/']",
+            "SET lock_configuration = false",
+            "SET temp_directory = '/tmp'",
+            "SET memory_limit = '1TB'",
+        ):
+            with pytest.raises(duckdb.Error):
+                connection.execute(sql).fetchall()
+        ((spill,),) = connection.execute("SELECT current_setting('temp_directory')").fetchall()
+        folder = Path(spill).parent
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert folder.parent == Path(tempfile.gettempdir()) and folder.name.startswith("headwater-duckdb-")
+    inside, outside = (
+        folders_of("/lake", ["/lake/a.parquet"]),
+        folders_of("/lake", ["/lakes/t/p=1/a", "/lakes/t/p=2/a"]),
+    )
+    assert (inside, outside) == ({"/lake/"}, {"/lake/", "/lakes/t"})
+    assert folders_of("s3://bucket/lake", []) == frozenset()

@@ -72,6 +72,11 @@ class Plan:
         return filled(self.text, places)
 
     @cached_property
+    def folders(self) -> frozenset[str]:
+        """Where the files of its relations lie."""
+        return frozenset().union(*(found.folders for found in self.readings.values()))
+
+    @cached_property
     def plain_sql(self) -> str:
         """The text for a query that reads nothing but files."""
         return self.sql({})

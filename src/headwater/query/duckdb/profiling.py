@@ -12,7 +12,8 @@ import duckdb
 
 from headwater.formats.scanning import ScannedFile
 from headwater.query.duckdb.choosing import Plan
-from headwater.query.duckdb.running import connect, register, release
+from headwater.query.duckdb.instances import connect, release
+from headwater.query.duckdb.running import register
 from headwater.query.duckdb.scans import Scan
 from headwater.query.duckdb.terms import Origin, Refused, literal, text
 from headwater.query.explained import Stage
@@ -40,7 +41,7 @@ class Profile:
 
 
 def profiled(plan: Plan, limits: Limits, stopping: Stopping) -> Profile:
-    connection = connect(limits.memory).connection
+    connection = connect(plan.folders, limits.memory).connection
     try:
         with stopping.stopping(connection.interrupt):
             begun = time.perf_counter()
@@ -108,7 +109,7 @@ def _by_scan(nodes: list[dict[str, Any]], plan: Plan) -> dict[str, dict[str, int
 
 def bloomed(scan: Scan, files: Sequence[ScannedFile]) -> set[RowGroupAt]:
     """Row groups of some files that bloom filters rule out, whichever engine reads them."""
-    kept = connect()
+    kept = connect(scan.reading.folders)
     try:
         return _ruled_out(kept.connection, scan, files) or set()
     finally:

@@ -12,6 +12,7 @@ from headwater.formats.base import Address, Format, Surroundings
 from headwater.formats.light import LightTable
 from headwater.formats.registry import FORMATS
 from headwater.model import At, Kind
+from headwater.query.duckdb.instances import folders_of
 from headwater.query.duckdb.scans import Reading
 from headwater.query.duckdb.terms import Refused
 from headwater.state import RelationRecord
@@ -84,7 +85,7 @@ def reading(catalogue: Catalogue, kind: Kind, name: str, at: At | None) -> Readi
         found, address = catalogue.place(kind, name)
         table, lock = _handles.get(found, address, catalogue.warehouse.around)
         with lock:
-            return _pinned(table, kind, name, found.name, at)
+            return _pinned(table, kind, name, found.name, at, catalogue.warehouse.around.warehouse)
     except Refused:
         raise
     except Unsupported as error:
@@ -103,14 +104,15 @@ def no_data(kind: Kind, name: str) -> UsageError:
     )
 
 
-def _pinned(table: LightTable, kind: Kind, name: str, format: str, at: At | None) -> Reading:
+def _pinned(table: LightTable, kind: Kind, name: str, format: str, at: At | None, warehouse: str) -> Reading:
     try:
         files = table.parquet(at)
     except Unsupported as error:
         return _read(table, kind, name, format, at, error.problem.message)
     if files.has_patterns:
         return _read(table, kind, name, format, at, "a file's name has a character that stands for others")
-    return Reading(kind, name, format, files.version, files.schema, files)
+    folders = folders_of(warehouse, (file.path for file in files.files))
+    return Reading(kind, name, format, files.version, files.schema, files, folders=folders)
 
 
 def _read(table: LightTable, kind: Kind, name: str, format: str, at: At | None, why: str) -> Reading:

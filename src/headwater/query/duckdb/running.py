@@ -1,14 +1,8 @@
-"""One DuckDB per process; each query has a connection of its own, and can be stopped."""
+"""A query on DuckDB: it has a connection of its own, and can be stopped."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-import threading
-import warnings
-from collections import OrderedDict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -17,6 +11,7 @@ import pyarrow as pa
 from headwater.errors import Code, TerminalError
 from headwater.formats.arrow import conformed
 from headwater.query.duckdb.choosing import REASON, Plan
+from headwater.query.duckdb.instances import connect, forget_if_broken, release
 from headwater.query.duckdb.terms import duckdb_type
 from headwater.query.limits import Limits, Stopping
 
@@ -27,41 +22,6 @@ BATCH_ROWS = 64 * 1024
 HELD_BACK = 64 * 1024 * 1024
 """How much of a result is held until it is known to be whole: what fails before is answered by Spark instead."""
 
-MOST_MEMORY = "25%"
-"""Of the machine's: what does not fit goes to disk, and what can't go there is Spark's. Flows may run here too."""
-
-warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
-
-_lock = threading.Lock()
-_shared: duckdb.DuckDBPyConnection | None = None
-_idle: list[Kept] = []
-_MOST_IDLE = 8
-_MOST_PREPARED = 64
-
-
-class Kept:
-    """A connection that outlives its query, with the statements that were prepared on it."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self.connection = connection
-        self._names: OrderedDict[str, str] = OrderedDict()
-        self._numbers = 0
-
-    def execute(self, sql: str, *, often: bool) -> duckdb.DuckDBPyConnection:
-        """Run a text; one that is asked often is parsed and planned once. It names its files, which never change."""
-        if not often:
-            return self.connection.execute(sql)
-        name = self._names.get(sql)
-        if name is None:
-            self._numbers += 1
-            name = f"prepared_{self._numbers}"
-            self.connection.execute(f"PREPARE {name} AS {sql}")
-            self._names[sql] = name
-            while len(self._names) > _MOST_PREPARED:
-                self.connection.execute(f"DEALLOCATE {self._names.popitem(last=False)[1]}")
-        self._names.move_to_end(sql)
-        return self.connection.execute(f"EXECUTE {name}")
-
 
 class TurnToSpark(Exception):
     """DuckDB could not answer, and nothing has been handed out yet."""
@@ -69,55 +29,6 @@ class TurnToSpark(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-
-
-def connect(memory: int | None = None) -> Kept:
-    """A connection for one query; with a limit of memory it has a DuckDB of its own."""
-    global _shared
-    if memory is not None:
-        found = _opened()
-        found.execute(f"SET memory_limit = '{max(memory, 1024 * 1024)}B'")
-    else:
-        with _lock:
-            if _idle:
-                return _idle.pop()
-            if _shared is None:
-                _shared = _opened()
-            found = _shared.cursor()
-    found.execute("SET TimeZone = 'UTC'; SET parquet_metadata_cache = true")
-    return Kept(found)
-
-
-def release(kept: Kept, limits: Limits) -> None:
-    """Keep a connection for the next query, if nothing hangs on it."""
-    with _lock:
-        if limits.memory is None and len(_idle) < _MOST_IDLE:
-            _idle.append(kept)
-            return
-    kept.connection.close()
-
-
-def _forget_if_broken(error: BaseException) -> None:
-    """A DuckDB that failed inside refuses all that follows: the next query opens another."""
-    global _shared
-    if isinstance(error, (duckdb.FatalException, duckdb.InternalException)):
-        with _lock:
-            _shared = None
-            _idle.clear()
-
-
-def _opened() -> duckdb.DuckDBPyConnection:
-    folder = Path(tempfile.gettempdir()) / f"headwater-duckdb-{os.getpid()}"
-    return duckdb.connect(
-        ":memory:",
-        config={
-            "temp_directory": str(folder),
-            "memory_limit": MOST_MEMORY,
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "python_enable_replacements": "false",
-        },
-    )
 
 
 class DuckDBAnswer:
@@ -131,7 +42,7 @@ class DuckDBAnswer:
         self.schema = plan.schema
         self._stopping = stopping
         self._limits = limits
-        self._kept = connect(limits.memory)
+        self._kept = connect(plan.folders, limits.memory)
         self._connection = self._kept.connection
         self._held: list[pa.RecordBatch] = []
         self._rest: Iterator[pa.RecordBatch] | None = None
@@ -163,7 +74,7 @@ class DuckDBAnswer:
             except duckdb.InterruptException:
                 raise TerminalError(Code.CANCELLED, "the query was stopped") from None
             except (duckdb.Error, pa.ArrowException) as error:
-                _forget_if_broken(error)
+                forget_if_broken(error)
                 self._stopping.check()
                 if isinstance(error, duckdb.OutOfMemoryException) and self._limits.memory is not None:
                     raise self._too_much() from error
@@ -198,7 +109,7 @@ class DuckDBAnswer:
                 try:
                     batch = next(self._rest, None)
                 except (duckdb.Error, pa.ArrowException, OSError) as error:
-                    _forget_if_broken(error)
+                    forget_if_broken(error)
                     self._stopping.check()
                     if isinstance(error, duckdb.OutOfMemoryException) and self._limits.memory is not None:
                         raise self._too_much() from error

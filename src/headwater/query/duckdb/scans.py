@@ -34,6 +34,8 @@ class Reading:
     """The rows themselves, where there are no files to hand over."""
     why_rows: str | None = None
     """Why there are none."""
+    folders: frozenset[str] = frozenset()
+    """Where its files lie."""
 
     @property
     def reader(self) -> str:
