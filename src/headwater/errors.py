@@ -67,6 +67,8 @@ class Code(Enum):
     COMMIT_FAILED = "A commit did not go through; the table is as before."
     SCHEMA_MISMATCH = "Data does not fit the table's schema."
     LEDGER_CORRUPT = "A record of the ledger cannot be read."
+    LAKE_MOVED = "The lake was moved, and something outside of it still says that it is at its old place."
+    LAKE_COPIED = "The project is a copy, and shares with the original what only one of them may write."
 
     # flows
     SOURCE_UNAVAILABLE = "A source cannot be reached."

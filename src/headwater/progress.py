@@ -40,6 +40,11 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def notice(text: str) -> None:
+    """Tell everybody, on standard error, what was found and done without being asked for."""
+    print(f"headwater: {text}", file=sys.stderr, flush=True)
+
+
 def _plain(title: str) -> Report:
     told: set[str] = set()
 

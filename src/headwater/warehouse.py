@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -23,11 +22,14 @@ from headwater.model import WEIGHT, At, Kind
 from headwater.objectstores import storage_needs
 from headwater.progress import byte_bar, say
 from headwater.project.definition import Project
+from headwater.project.fingerprint import fingerprint as fingerprint
+from headwater.recovery.reconciliation import reconcile
 from headwater.session import SessionNeeds, activate, close_session, end_queries, is_running, open_session, opening
 from headwater.sources.table.config import TableSource
 from headwater.spec import Relation, Topic, View
 from headwater.spec.base import placed
 from headwater.state import STORED, RelationRecord, State
+from headwater.state.paths import Roots
 from headwater.storage import Files
 from headwater.workers import send_modules
 
@@ -65,8 +67,15 @@ class Warehouse:
     def state(self) -> State:
         with self._lock:
             if self._state is None:
-                self._state = State.of(self.project.settings.state, self.project.home)
+                roots = Roots(self.around.warehouse, str(self.project.root))
+                state = State.of(self.project.settings.state, self.project.home, roots)
                 log_to(self.project.home)
+                try:
+                    reconcile(self.project, state)
+                except BaseException:
+                    state.close()
+                    raise
+                self._state = state
             return self._state
 
     @property
@@ -284,7 +293,9 @@ class Warehouse:
 
     def _require_writable(self) -> None:
         """A warehouse that can't be written is said before Spark starts."""
+        state = self.state
         self.files.make_folder("_headwater")
+        reconcile(self.project, state, making=True)
 
 
 def unordered(shown: str) -> exp.Select:
@@ -325,11 +336,6 @@ def without_later_columns(sql: str, columns: Iterable[str]) -> str:
     for test in tests:
         test.replace(exp.true())
     return query.sql(dialect="spark") if later or tests else sql
-
-
-def fingerprint(definition: Relation) -> str:
-    """Changes when the definition does."""
-    return hashlib.sha256(definition.model_dump_json().encode()).hexdigest()[:16]
 
 
 def _names_a_source_table(project: Project, definition: Relation) -> bool:

@@ -261,6 +261,26 @@ def test_the_end_of_topics(spark: SparkSession, crm: Crm, tmp_path: Path) -> Non
     shutil.rmtree(tmp_path / "lake")
 
 
+def test_a_copied_lake_leaves_the_slot_to_its_original(spark: SparkSession, crm: Crm, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    project = Project(tmp_path / "project", crm)
+    crm.run("CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a VALUES (1)")
+    project.write({"a_log": {"table": "public.a"}})
+    project.run()
+    shutil.copytree(tmp_path / "project", tmp_path / "copy")
+    crm.run("INSERT INTO a VALUES (2)")
+    before = crm.slots()
+    refused = headwater("run", "--once", "--json", "--project", tmp_path / "copy")
+    assert refused.code == 1 and "LAKE_COPIED" in refused.out + refused.err
+    drop = ("topic", "drop", "a_log", "--drop-slot", "--yes", "--project", tmp_path / "copy")
+    assert "LAKE_COPIED" in headwater(*drop).err
+    assert crm.slots() == before
+    assert len(Project(tmp_path / "copy", crm).rows("a_log")) == 1
+    project.run()
+    assert [row["after"]["id"] for row in project.rows("a_log")] == [1, 2]
+    crm.run("SELECT pg_drop_replication_slot('headwater_shop_crm')")
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(one) for one in value]

@@ -12,7 +12,8 @@ from headwater.catalogs.base import CatalogSpec, Place
 from headwater.private_files import create_private
 from headwater.secret import Secret
 
-_FILE = "iceberg.db"
+FILE = "iceberg.db"
+"""The embedded catalog's, in the project's own folder."""
 SQLITE = "jdbc:sqlite:"
 POSTGRES = "jdbc:postgresql:"
 
@@ -51,7 +52,7 @@ class JdbcCatalog(CatalogSpec):
         """The embedded catalog is a file in `.headwater`, which Java would make for everybody to read."""
         if self.uri is None:
             Path(place.home).mkdir(parents=True, exist_ok=True, mode=0o700)
-            create_private(Path(place.home) / _FILE)
+            create_private(Path(place.home) / FILE)
 
     def connectors(self) -> tuple[str, ...]:
         uri = self.uri.reveal() if self.uri else SQLITE
@@ -62,7 +63,7 @@ class JdbcCatalog(CatalogSpec):
     def _uri(self, place: Place) -> str:
         if self.uri:
             return self.uri.reveal()
-        return f"{SQLITE}{place.home.rstrip('/')}/{_FILE}?journal_mode=WAL&busy_timeout=20000"
+        return f"{SQLITE}{place.home.rstrip('/')}/{FILE}?journal_mode=WAL&busy_timeout=20000"
 
     def _alchemy_uri(self, uri: str) -> str | None:
         if uri.startswith(SQLITE):

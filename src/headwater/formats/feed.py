@@ -11,11 +11,9 @@ Spark does not promise the same rows in the same files the second time, and a qu
 from __future__ import annotations
 
 import atexit
-import hashlib
 import json
 import logging
 import os
-import re
 import threading
 import time
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from headwater.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
+from headwater.formats.feedfolder import feed_folder, safe_name
 from headwater.formats.footers import row_counts
 from headwater.formats.frames import Retype, column, schema_changes
 from headwater.model import WEIGHT, At, Version
@@ -37,7 +36,6 @@ from headwater.storage import Files
 if TYPE_CHECKING:
     from headwater.formats.base import SparkTable
 
-FEEDS = "_headwater/feeds"
 EVERY = 1.0
 """Seconds between two looks at the table."""
 
@@ -50,14 +48,16 @@ logger = logging.getLogger(__name__)
 
 def open_feed(table: SparkTable, *, changes: bool, start: At | None, consumer: str) -> DataFrame:
     """The table as a stream: what it holds by now is there when this returns, the rest comes by itself."""
-    folder = f"{_folder_of(table)}/{_safe(consumer)}{'-changes' if changes else ''}"
+    folder = f"{_folder_of(table)}/{safe_name(consumer)}{'-changes' if changes else ''}"
     feed = _Feed(table, folder, changes=changes, start=start)
     schema = feed.open()
     with _guard:
         running = _pumps.get(feed.place)
         if running is None or not running.is_for(table.spark):
             _pumps[feed.place] = _Pump(table.spark, feed)
-    reader = table.spark.readStream.schema(schema).option("recursiveFileLookup", "true")
+    # Files are known by their names, which no two share: the checkpoint of a query goes on when the lake has moved.
+    options = {"recursiveFileLookup": "true", "fileNameOnly": "true"}
+    reader = table.spark.readStream.schema(schema).options(**options)
     return reader.parquet(feed.pattern)
 
 
@@ -80,7 +80,7 @@ def drop_feeds(table: SparkTable) -> None:
 def leave_feed(table: SparkTable, consumer: str, *, forget: bool = False) -> None:
     """The consumer's query is not running: its feeds are not looked after, and with `forget` deleted."""
     files = Files(table.around.warehouse, table.around.storage)
-    for folder in (f"{_folder_of(table)}/{_safe(consumer)}{kind}" for kind in ("", "-changes")):
+    for folder in (f"{_folder_of(table)}/{safe_name(consumer)}{kind}" for kind in ("", "-changes")):
         close_feeds(files.join(folder) + "/")
         if forget:
             files.delete(folder)
@@ -281,15 +281,7 @@ atexit.register(close_feeds)
 
 
 def _folder_of(table: SparkTable) -> str:
-    return f"{FEEDS}/{_safe(str(table.address))}"
-
-
-def _safe(name: str) -> str:
-    """A name as a folder: readable, and different for different names."""
-    plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
-    if plain == name:
-        return plain
-    return f"{plain[-60:]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return feed_folder(table.address, table.around)
 
 
 def _told(start: At | None) -> str | None:

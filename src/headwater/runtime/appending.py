@@ -46,6 +46,7 @@ def append(warehouse: Warehouse, topic: str, rows: Rows, *, key: str | None, wai
             where=definition.where,
             hint="a topic that takes rows has a source of `type: append`",
         )
+    warehouse.state.require_own()
     flow = flow_name(topic)
     inbox = Inbox(Files(warehouse.files.join("_headwater/flows", flow), warehouse.around.storage))
     receipt = inbox.put(records(rows), key)

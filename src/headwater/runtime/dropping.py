@@ -14,6 +14,7 @@ from headwater.runtime.control import holding_alone
 from headwater.runtime.topics import sharing
 from headwater.sources.postgres_cdc import leaving
 from headwater.sources.postgres_cdc.config import PostgresCdcSource
+from headwater.sources.postgres_cdc.copied import require_own_slot
 from headwater.spec import Topic
 from headwater.views.retired import Retired
 from headwater.warehouse import Warehouse
@@ -52,6 +53,8 @@ def drop(warehouse: Warehouse, name: str, *, dead_letters: bool = False, slot: b
                     hint="drop the topic without --drop-slot",
                 )
             left = None if others else leaving.names(source, project.name)[0]
+            if slot and left is not None:
+                require_own_slot(shared.files, left, source.where)
         elif slot:
             raise UsageError(Code.USAGE, f"topic '{name}' has no replication slot", hint="leave --drop-slot out")
         if slot and isinstance(source, PostgresCdcSource):

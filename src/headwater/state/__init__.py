@@ -4,6 +4,6 @@ It can be rebuilt from the lake, but for what people have told flows to do (paus
 """
 
 from headwater.state.lake import State
-from headwater.state.records import STORED, Control, LeaseRecord, RelationRecord
+from headwater.state.records import STORED, Control, LakeRecord, LeaseRecord, RelationRecord
 
-__all__ = ["STORED", "Control", "LeaseRecord", "RelationRecord", "State"]
+__all__ = ["STORED", "Control", "LakeRecord", "LeaseRecord", "RelationRecord", "State"]

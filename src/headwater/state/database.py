@@ -18,7 +18,7 @@ from headwater.errors import Code, TerminalError, TransientError
 from headwater.extras import require_extra
 from headwater.model import Kind
 from headwater.private_files import create_private
-from headwater.state.records import BUSY, SQLITE, Control, LeaseRecord, RelationRecord, record_of
+from headwater.state.records import BUSY, SQLITE, Control, LakeRecord, LeaseRecord, RelationRecord, record_of
 
 _AWAY = re.compile("locked|no such table")
 """What SQLite says of a database that somebody is writing, or whose disk is gone."""
@@ -41,6 +41,15 @@ _relations = sa.Table(
     sa.Column("statement", sa.String),
     sa.Column("made_from", sa.String),
 )
+
+_lake = sa.Table(
+    "lake",
+    _metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("warehouse", sa.String, nullable=False),
+    sa.Column("home", sa.String, nullable=False),
+)
+"""The one lake that the state belongs to."""
 
 _leases = sa.Table(
     "leases",
@@ -115,6 +124,30 @@ class Database:
     def relations(self) -> list[RelationRecord]:
         with self._doing("read"), self._engine.connect() as connection:
             return [record_of(dict(row)) for row in connection.execute(sa.select(_relations)).mappings()]
+
+    # --- which lake it is the state of
+
+    def lake(self) -> LakeRecord | None:
+        with self._doing("read"), self._engine.connect() as connection:
+            row = connection.execute(sa.select(_lake)).mappings().first()
+            return None if row is None else LakeRecord(**row)
+
+    def set_lake(self, lake: LakeRecord) -> None:
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_lake))
+            connection.execute(sa.insert(_lake).values(id=lake.id, warehouse=lake.warehouse, home=lake.home))
+
+    def forget_runners(self) -> None:
+        """Drop the leases and the last words of the runners of another lake, which this one was copied from."""
+        with self._doing("write"), self._engine.begin() as connection:
+            for table in (_leases, _statuses):
+                connection.execute(sa.delete(table))
+
+    def clear(self) -> None:
+        """Forget everything: it is of another lake."""
+        with self._doing("write"), self._engine.begin() as connection:
+            for table in _metadata.tables.values():
+                connection.execute(sa.delete(table))
 
     # --- leases: each change names the token it expects to find, so that of two only one goes through
 

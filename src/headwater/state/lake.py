@@ -5,25 +5,41 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.diskerrors import disk_error, is_passing
-from headwater.errors import Code, TerminalError
+from headwater.errors import Code, HeadwaterError, TerminalError
 from headwater.model import Kind
 from headwater.private_files import make_private
 from headwater.secret import Secret
-from headwater.state.records import BUSY, COLUMNS, SQLITE, Control, LeaseRecord, RelationRecord, record_of
+from headwater.state.paths import Roots
+from headwater.state.records import BUSY, COLUMNS, SQLITE, Control, LakeRecord, LeaseRecord, RelationRecord, record_of
 
 if TYPE_CHECKING:
     from headwater.state.database import Database
 
 
+class Copy(Protocol):
+    """Where the lake itself keeps what the state knows of its relations; their paths are stored ones."""
+
+    def put(self, record: RelationRecord) -> None: ...
+
+    def remove(self, kind: Kind, name: str) -> None: ...
+
+
 class State:
     """Small and transactional; SQLite beside the project, or a database that several machines share."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, roots: Roots | None = None) -> None:
         self._url = url
+        self.roots = roots or Roots("/", "/")
+        self.copy: Copy | None = None
+        """Is told of every relation before the state is; the state can be rebuilt from it."""
+        self.refusal: HeadwaterError | None = None
+        """Why nobody may write to the lake with this state."""
         self._lock = threading.RLock()
         self._opened: Database | None = None
         self._file = Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
@@ -34,7 +50,7 @@ class State:
             self._database  # noqa: B018  a shared database that can't be reached is said now
 
     @staticmethod
-    def beside(home: Path) -> State:
+    def beside(home: Path, roots: Roots | None = None) -> State:
         """The SQLite database of a project's own folder."""
         try:
             make_private(home)
@@ -42,12 +58,28 @@ class State:
             if is_passing(error):
                 raise disk_error(f"can't make the folder {home}", error, str(home)) from error
             raise TerminalError(Code.WAREHOUSE_UNWRITABLE, f"can't make the folder {home}: {error.strerror}") from error
-        return State(f"{SQLITE}{home / 'state.db'}")
+        return State(f"{SQLITE}{home / 'state.db'}", roots)
 
     @staticmethod
-    def of(setting: str | Secret, home: Path) -> State:
+    def of(setting: str | Secret, home: Path, roots: Roots | None = None) -> State:
         """The database that the project's `state` names."""
-        return State(setting.reveal()) if isinstance(setting, Secret) else State.beside(home)
+        return State(setting.reveal(), roots) if isinstance(setting, Secret) else State.beside(home, roots)
+
+    @staticmethod
+    def lake_in(home: Path) -> LakeRecord | None:
+        """The lake that the state in another project's folder is of; nothing there is touched."""
+        try:
+            address = f"{(home / 'state.db').absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(address, uri=True, timeout=BUSY)) as connection:
+                row = connection.execute("SELECT id, warehouse, home FROM lake").fetchone()
+        except (sqlite3.Error, OSError):
+            return None
+        return None if row is None else LakeRecord(*row)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other machines may have it open."""
+        return self._file is None
 
     @property
     def _database(self) -> Database:
@@ -72,9 +104,14 @@ class State:
 
     def put(self, record: RelationRecord) -> None:
         """Record a relation; one of the same kind and name is replaced."""
+        record = replace(record, path=self.roots.stored(record.path))
+        if self.copy is not None:
+            self.copy.put(record)
         self._database.put(record)
 
     def remove(self, kind: Kind, name: str) -> None:
+        if self.copy is not None:
+            self.copy.remove(kind, name)
         self._database.remove(kind, name)
 
     def relations(self, kind: Kind | None = None) -> list[RelationRecord]:
@@ -90,7 +127,15 @@ class State:
                 found = self._read()
             except sqlite3.Error:  # not made yet, or by an earlier release
                 found = None
-        return _sorted(self._database.relations()) if found is None else found
+        return self._resolved(self._database.relations()) if found is None else found
+
+    def stored_relations(self) -> list[RelationRecord]:
+        """As they are kept: with paths from the warehouse, or absolute ones of an earlier release."""
+        return self._database.relations()
+
+    def _resolved(self, records: Iterable[RelationRecord]) -> list[RelationRecord]:
+        found = [replace(record, path=self.roots.resolved(record.path)) for record in records]
+        return sorted(found, key=lambda record: (record.kind.value, record.name))
 
     def _read(self) -> list[RelationRecord] | None:
         """Without SQLAlchemy, whose loading takes longer than many a command; None where it is not SQLite."""
@@ -102,8 +147,37 @@ class State:
         number: int = self._reader.execute("PRAGMA data_version").fetchone()[0]
         if self._known is None or self._known[0] != number:
             rows = self._reader.execute(f"SELECT {', '.join(COLUMNS)} FROM relations").fetchall()
-            self._known = number, _sorted(record_of(dict(zip(COLUMNS, row, strict=True))) for row in rows)
+            self._known = number, self._resolved(record_of(dict(zip(COLUMNS, row, strict=True))) for row in rows)
         return self._known[1]
+
+    # --- which lake it is the state of
+
+    def require_own(self) -> None:
+        """Raise where the lake is another project's."""
+        if self.refusal is not None:
+            raise self.refusal
+
+    def lake(self) -> LakeRecord | None:
+        """None: of an earlier release, or made this moment."""
+        with self._lock:
+            try:
+                if self._read() is not None and self._reader is not None:
+                    row = self._reader.execute("SELECT id, warehouse, home FROM lake").fetchone()
+                    return None if row is None else LakeRecord(*row)
+            except sqlite3.Error:  # not made yet, or by an earlier release
+                pass
+        return self._database.lake()
+
+    def set_lake(self, lake: LakeRecord) -> None:
+        self._database.set_lake(lake)
+
+    def forget_runners(self) -> None:
+        """Drop the leases and the last words of the runners of another lake, which this one was copied from."""
+        self._database.forget_runners()
+
+    def clear(self) -> None:
+        """Forget everything: it is of another lake."""
+        self._database.clear()
 
     # --- leases
 
@@ -119,6 +193,7 @@ class State:
 
     def take_lease(self, record: LeaseRecord, instead_of: str | None) -> bool:
         """Make the lease ours if its token is still `instead_of` (None: if there is none); whether that was so."""
+        self.require_own()
         return self._database.take_lease(record, instead_of)
 
     def drop_lease(self, flow: str, token: str) -> None:
@@ -139,7 +214,3 @@ class State:
 
     def put_statuses(self, statuses: Mapping[str, Mapping[str, Any]]) -> None:
         self._database.put_statuses(statuses)
-
-
-def _sorted(records: Iterable[RelationRecord]) -> list[RelationRecord]:
-    return sorted(records, key=lambda record: (record.kind.value, record.name))

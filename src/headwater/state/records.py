@@ -42,6 +42,16 @@ STORED = "headwater_stored"
 
 
 @dataclass(frozen=True)
+class LakeRecord:
+    """The lake that a state belongs to, and where both were seen last."""
+
+    id: str
+    warehouse: str
+    home: str
+    """The folder `.headwater` that holds the state of this machine."""
+
+
+@dataclass(frozen=True)
 class LeaseRecord:
     """Who may write for a flow, and until when if nothing more is heard. Times are seconds since 1970."""
 

@@ -19,6 +19,7 @@ from headwater.errors import Code, HeadwaterError, TerminalError, TransientError
 from headwater.formats.base import Surroundings
 from headwater.formats.iceberg.metadata import Metadata
 from headwater.formats.iceberg.names import TableName, catalog_of, catalogs, place
+from headwater.formats.iceberg.recovery import forget_landed, note_landed
 from headwater.session import activate
 
 _CONFLICTS = {
@@ -72,7 +73,15 @@ class JavaTable:
             raise TerminalError(Code.NO_SUCH_RELATION, message) from error
 
     def metadata(self) -> Metadata:
+        return self._metadata(self.load())
+
+    def landed(self) -> Metadata:
+        """The metadata after a commit, which is noted in the lake: a lost catalog is rebuilt from there."""
         table = self.load()
+        note_landed(self._around, self.name, str(table.operations().current().metadataFileLocation()))
+        return self._metadata(table)
+
+    def _metadata(self, table: Any) -> Metadata:
         return Metadata(self.jvm.org.apache.iceberg.TableMetadataParser.toJson(table.operations().current()))
 
     def create(self, schema: Any, spec: Any, properties: Mapping[str, str]) -> None:
@@ -81,9 +90,11 @@ class JavaTable:
             self._create_namespaces(catalog)
         builder = catalog.buildTable(self._identifier(), schema).withPartitionSpec(spec)
         builder.withProperties(self.java_map(properties)).create()
+        self.landed()
 
     def drop(self) -> None:
         self._catalog().dropTable(self._identifier(), True)
+        forget_landed(self._around, self.name)
 
     def delete_folder(self, location: str) -> None:
         """What a drop leaves behind: empty folders, and files that no commit has ever named."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,8 @@ class IcebergLight(LightTable):
         super().__init__(address, around)
         self._name = table_name(address)
         self._catalog: Catalog | None = None
+        self._database: int | None = None
+        """Which file the catalog is: one that was deleted stays readable for those who have it open."""
         self._scanned: tuple[object, ParquetScan] | None = None
 
     def version(self) -> Version | None:
@@ -110,7 +113,9 @@ class IcebergLight(LightTable):
         if found is None:
             raise Unsupported(f"pyiceberg can't open the {spec.type} catalog '{self._name.catalog}'")
         try:
-            if self._catalog is None:
+            database = _file_number(found.get("uri", ""))
+            if self._catalog is None or self._database != database:
+                self._database = database
                 self._catalog = load_catalog(self._name.catalog, **{**storage, **found, **spec.options})
             return self._catalog.load_table((*self._name.namespace, self._name.table))
         except NotInstalledError as error:
@@ -148,6 +153,14 @@ def file_properties(storage: Mapping[str, Any]) -> dict[str, str]:
     if dict(storage.get("s3") or {}).get("path_style"):
         found["s3.force-virtual-addressing"] = "false"
     return found
+
+
+def _file_number(uri: str) -> int | None:
+    """What tells a catalog's SQLite file from another one in its place; None for another database."""
+    try:
+        return os.stat(uri.removeprefix("sqlite:///")).st_ino if uri.startswith("sqlite:///") else None
+    except FileNotFoundError:
+        return None
 
 
 def _metadata(table: Table) -> Metadata:

@@ -95,7 +95,7 @@ class IcebergTable(SparkTable):
     def _committed(self, mark: Mark | None, write: Callable[[], object]) -> Version:
         with committing(self.name):
             write()
-        metadata = self._java.metadata()
+        metadata = self._java.landed()
         if mark is not None:
             version = metadata.landed(mark)
         else:
@@ -193,6 +193,7 @@ class IcebergTable(SparkTable):
                         update = update.set(key, value)
                 update.commit()
             transaction.commitTransaction()
+        self._java.landed()
 
     def _repartition(self, partition_by: Sequence[str]) -> None:
         metadata = self._java.metadata()
@@ -207,18 +208,23 @@ class IcebergTable(SparkTable):
             text = layout.model_dump_json(exclude_defaults=True)
             transaction.updateProperties().set(LAYOUT, text).commit()
             transaction.commitTransaction()
+        self._java.landed()
 
     def _compact(self, target_file_size: int) -> None:
         with committing(self.name):
             maintenance.compact(self._java, target_file_size)
+        self._java.landed()
 
     def _cluster(self, columns: Sequence[str]) -> None:
         with committing(self.name):
             maintenance.cluster(self._java, columns)
+        self._java.landed()
 
     def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
         with committing(self.name):
-            return maintenance.expire(self._java, older_than, keep)
+            gone = maintenance.expire(self._java, older_than, keep)
+        self._java.landed()
+        return gone
 
     def _files(self, version: Version | None) -> list[DataFile]:
         metadata = self._java.metadata()

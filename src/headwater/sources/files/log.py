@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -175,6 +175,25 @@ class FileLog:
         self._write(_path(first, last), merged)
         for part in parts:
             self._notes.delete(_path(*part))
+
+
+def restamped(notes: Files, now: Callable[[Taken], Taken | None]) -> None:
+    """Write down for files that were taken in how they are `now`, where it gives that: they are the same files."""
+    for entry in notes.list("files"):
+        if not _NAME.match(entry.name):
+            continue
+        path = f"files/{entry.name}"
+        found = json.loads(notes.read_text(path))
+        changed = False
+        for batch in found.values():
+            states = [now(Taken(*file)) for file in batch["files"]]
+            changed |= any(state is not None for state in states)
+            batch["files"] = [
+                file if state is None else [state.path, state.bytes, state.modified]
+                for file, state in zip(batch["files"], states, strict=True)
+            ]
+        if changed:
+            notes.write_atomic(path, json.dumps(found, separators=(",", ":")))
 
 
 _EMPTY = 0

@@ -21,6 +21,7 @@ from headwater.sources.postgres_cdc import snapshot, tables
 from headwater.sources.postgres_cdc.acknowledged import Acknowledged
 from headwater.sources.postgres_cdc.changes import position
 from headwater.sources.postgres_cdc.config import PostgresCdcSource
+from headwater.sources.postgres_cdc.copied import require_own_slot
 from headwater.sources.postgres_cdc.database import Database, Lost, show_lsn
 from headwater.sources.postgres_cdc.decoder import RELATION, CdcDecoder
 from headwater.sources.postgres_cdc.frames import Staged, staged_frame
@@ -55,6 +56,7 @@ class PostgresCdcReader(Reader):
         self._table = sharing.table or spec.tables[0]
         self._is_later_epoch = context.lasting is not None and context.lasting.root != context.notes.root
         self._database = Database(spec, sharing.project)
+        require_own_slot(sharing.files, self._database.slot, spec.where)
         self._relations = RelationLog(context.lasting or context.notes)
         self._decoder = CdcDecoder(self._relations)
         self._acknowledged = Acknowledged(sharing.files)

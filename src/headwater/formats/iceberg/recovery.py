@@ -1,0 +1,104 @@
+"""Which metadata file is a table's, where the catalog that said so is gone.
+
+A file is written before the catalog is asked to make it the table's: one whose commit was refused, or cut off, may be
+the newest. So every commit that landed is noted in the lake, and the ledger says which steps were taken.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from headwater.catalogs.base import CatalogSpec
+from headwater.catalogs.embedded import embedded
+from headwater.formats.base import Surroundings
+from headwater.formats.iceberg.metadata import Metadata
+from headwater.formats.iceberg.names import TableName
+from headwater.formats.iceberg.relocation import metadata_files, read_metadata
+from headwater.formats.relocation import inside
+from headwater.storage import Files
+
+Step = tuple[int, int]
+"""Epoch and number."""
+LastStep = Callable[[str], Step | None]
+"""A flow's newest step in the ledger."""
+
+
+def note_landed(around: Surroundings, name: TableName, location: str) -> None:
+    """A commit has landed: its metadata file is the table's. For the embedded catalog, which a machine can lose."""
+    if name.folder is None and name.catalog in embedded(around.catalogs):
+        told = json.dumps({"metadata": inside(location, around.warehouse) or location})
+        Files(around.warehouse, around.storage).write_atomic(_note(name.parts), told)
+
+
+def forget_landed(around: Surroundings, name: TableName) -> None:
+    """The table is dropped."""
+    if name.folder is None and name.catalog in embedded(around.catalogs):
+        Files(around.warehouse, around.storage).delete(_note(name.parts))
+
+
+def present_metadata(files: Files, parts: tuple[str, ...], folder: str, last: LastStep) -> str | None:
+    """The metadata file that is a table's, newest of those that are known to have landed; None if none is.
+
+    `parts` is the table's name, catalog first. Where the process ended between a commit and its note, the ledger's
+    last step tells that the commit landed. A lake of an earlier release has no notes: there a file is known by the
+    steps in it.
+    """
+    found = metadata_files(files, folder)
+    note = files.find(_note(parts))
+    noted = None if note is None else str(json.loads(note)["metadata"])
+    if noted is None or noted not in found:
+        return _by_steps(files, found, last)
+    for path in found[: found.index(noted)]:
+        text = read_metadata(files, path)
+        if _follows(json.loads(text), noted) and _step(Metadata(text), last) is not None:
+            return path
+    return noted
+
+
+def _follows(metadata: dict[str, Any], earlier: str) -> bool:
+    """Whether the file was written on top of an earlier one."""
+    log = metadata.get("metadata-log") or ()
+    return posixpath.basename(earlier) in {posixpath.basename(entry["metadata-file"]) for entry in log}
+
+
+def _by_steps(files: Files, paths: list[str], last: LastStep) -> str | None:
+    """The file with the newest step that the ledger has; where it has none of them, nothing tells: the newest file."""
+    best: tuple[Step, str] | None = None
+    for path in paths:
+        step = _step(Metadata(read_metadata(files, path)), last)
+        if step is not None and (best is None or step > best[0]):
+            best = (step, path)
+    if best is not None:
+        return best[1]
+    return paths[0] if paths else None
+
+
+def _step(metadata: Metadata, last: LastStep) -> Step | None:
+    """The newest step in a file, if the ledger has it and nothing that changed rows came after it."""
+    for snapshot in metadata.lineage():
+        mark = snapshot.mark
+        if mark is not None:
+            newest, step = last(mark.flow), (mark.epoch, mark.step)
+            return step if newest is not None and step <= newest else None
+        if snapshot.operation != "replace":
+            return None
+    return None
+
+
+def _note(parts: tuple[str, ...]) -> str:
+    return f"_headwater/iceberg/{'.'.join(parts)}.json"
+
+
+def noted_tables(files: Files) -> Iterator[tuple[str, ...]]:
+    """The names of the tables that have landed commits, catalog first."""
+    for entry in files.list("_headwater/iceberg"):
+        if entry.name.endswith(".json"):
+            yield tuple(entry.name.removesuffix(".json").split("."))
+
+
+def folder_of(parts: tuple[str, ...], spec: CatalogSpec | None) -> str | None:
+    """Where a catalog's table lies in the warehouse; None where the catalog puts its tables elsewhere."""
+    return posixpath.join(*parts[1:]) if spec is None or spec.warehouse is None else None

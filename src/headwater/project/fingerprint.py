@@ -1,0 +1,12 @@
+"""What tells two definitions of a relation apart."""
+
+from __future__ import annotations
+
+import hashlib
+
+from headwater.spec import Relation
+
+
+def fingerprint(definition: Relation) -> str:
+    """Changes when the definition does."""
+    return hashlib.sha256(definition.model_dump_json().encode()).hexdigest()[:16]

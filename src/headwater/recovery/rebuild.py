@@ -1,0 +1,129 @@
+"""The state of a lake, rebuilt from the lake after it was lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime, timezone
+
+import sqlglot
+
+from headwater.errors import HeadwaterError
+from headwater.flows import Ledger, flow_name
+from headwater.formats.base import Address
+from headwater.formats.registry import FORMATS
+from headwater.model import Kind
+from headwater.project.fingerprint import fingerprint
+from headwater.recovery.catalog import register
+from headwater.recovery.context import Context
+from headwater.state import STORED, RelationRecord
+
+HIDDEN = "_hw_"
+"""What the names of columns begin with that people don't see."""
+
+_MARKS = (("_delta_log", "delta"), (".hoodie", "hudi"), ("metadata", "iceberg"), ("_headwater", "parquet"))
+_ENDING = re.compile(r"__\d+(_\d+)?$")
+
+
+def rebuild(lake: Context) -> tuple[list[str], list[str]]:
+    """Record the relations of the lake, and register its Iceberg tables; returns the names of both."""
+    records = lake.manifest.records()
+    for record in records:
+        lake.state.put(record)
+    registered = register(lake)
+    known = {(record.kind, record.name) for record in records}
+    derived = [record for record in _derived(lake) if (record.kind, record.name) not in known]
+    for record in derived:
+        lake.state.put(record)
+    return sorted(flow_name(record.name, record.kind) for record in [*records, *derived]), registered
+
+
+def _derived(lake: Context) -> Iterator[RelationRecord]:
+    """What lies in the lake of an earlier release, which recorded relations in the state alone."""
+    for kind in Kind:
+        found: dict[str, list[tuple[str, str]]] = {}
+        for folder, format in _folders(lake, kind):
+            base = folder if folder in lake.project.relations(kind) else _ENDING.sub("", folder)
+            found.setdefault(base, []).append((folder, format))
+        for name, folders in found.items():
+            current = _current(lake, kind, name, folders)
+            record = None if current is None else _record(lake, kind, name, *current)
+            if record is not None:
+                yield record
+
+
+def _folders(lake: Context, kind: Kind) -> Iterator[tuple[str, str]]:
+    """Folders of tables, and the format of each."""
+    for entry in lake.files.list(kind.plural):
+        names = {each.name for each in lake.files.list(entry.path) if each.is_folder} if entry.is_folder else set()
+        format = next((format for mark, format in _MARKS if mark in names), None)
+        if format is not None:
+            yield entry.name, format
+    for entry in lake.files.list(f"paimon/{kind.plural}.db"):
+        if entry.is_folder:
+            yield entry.name, "paimon"
+
+
+def _current(lake: Context, kind: Kind, name: str, folders: list[tuple[str, str]]) -> tuple[str, str] | None:
+    """The table that a relation has: not one that was replaced by another."""
+    listed = lake.files.find(f"_headwater/flows/{flow_name(name, kind)}/retired.json")
+    retired = {(one["path"] or one["table"] or "").rpartition("/")[2].rpartition(".")[2] for one in _json(listed)}
+    left = [one for one in folders if one[0] not in retired]
+    return max(left, key=lambda one: [int(each) for each in re.findall(r"\d+", one[0][len(name) :])], default=None)
+
+
+def _json(text: bytes | None) -> list[dict[str, str | None]]:
+    found: list[dict[str, str | None]] = [] if text is None else json.loads(text)
+    return found
+
+
+def _record(lake: Context, kind: Kind, name: str, folder: str, format: str) -> RelationRecord | None:
+    address = FORMATS.get(format).address(lake.around, kind.plural, folder)
+    definition = lake.project.relations(kind).get(name)
+    columns = _columns(lake, format, address)
+    hidden = tuple(column for column in columns if column.startswith(HIDDEN))
+    if hidden and (definition is None or not _is_plain(getattr(definition, "sql", None))):
+        return None  # how its rows are shown is not known any more: it is made again
+    kept_by = Ledger(lake.files, flow_name(name, kind)).last()
+    as_now = definition is not None and kept_by is not None and kept_by.definition == fingerprint(definition)
+    return RelationRecord(
+        kind,
+        name,
+        format,
+        address.path,
+        address.table,
+        hidden,
+        definition=fingerprint(definition) if definition is not None and as_now else "",
+        created_at=datetime.now(timezone.utc),
+        shown=_shown(columns) if hidden else None,
+        made_from=definition.model_dump_json() if definition is not None and as_now else None,
+    )
+
+
+def _columns(lake: Context, format: str, address: Address) -> list[str]:
+    light = FORMATS.get(format).light
+    if light is None:
+        return []
+    try:
+        names: list[str] = light(address, lake.around).read().schema.names
+        return names
+    except HeadwaterError:
+        return []
+
+
+def _is_plain(sql: str | None) -> bool:
+    """Whether a query's rows are shown as they are stored: it has no LIMIT at its top."""
+    if sql is None:
+        return False
+    try:
+        query = sqlglot.parse_one(sql, dialect="spark")
+    except sqlglot.ParseError:
+        return False
+    return query.args.get("limit") is None and query.args.get("offset") is None
+
+
+def _shown(columns: list[str]) -> str:
+    names = ", ".join("`" + name.replace("`", "``") + "`" for name in columns if not name.startswith(HIDDEN))
+    shown = f"{HIDDEN}shown"
+    return f"SELECT {names} FROM {STORED}" + (f" WHERE `{shown}`" if shown in columns else "")

@@ -1,0 +1,231 @@
+"""Whether the lake and its state are where they were, and what is done if they are not.
+
+Both hold the lake's id, and the places where they were seen last. A lake with the same id in another place was moved
+if the old place is gone, and is a copy if the lake is still there. A copy gets an id of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
+from headwater.formats.relocation import inside
+from headwater.logs import get_logger
+from headwater.private_files import create_private, make_private
+from headwater.progress import notice
+from headwater.project.definition import Project
+from headwater.recovery.context import Context
+from headwater.recovery.identity import Identity, is_at, is_same_place
+from headwater.state import LakeRecord, State
+from headwater.storage import Files
+
+log = get_logger(__name__)
+
+
+def reconcile(project: Project, state: State, *, making: bool = False) -> None:
+    """Before a state is used. `making`: the lake is about to be written for the first time."""
+    lake = Context(project, state)
+    if (making or _can_be_read(lake)) and not _is_as_it_was(lake):
+        with _alone(lake):
+            if not _is_as_it_was(lake):
+                _reconcile(lake, making=making)
+    state.copy = lake.manifest
+    state.refusal = _refusal(lake)
+
+
+def _can_be_read(lake: Context) -> bool:
+    """Whether the lake is within reach. Where it is not, whoever needs it says so, and what needs none is done."""
+    if not lake.files.is_local:
+        return True
+    try:
+        Identity.read(lake.files)
+    except HeadwaterError as error:
+        if error.code is not Code.STORAGE_FAILED:
+            raise
+        log.warning("the lake can't be read", reason=str(error))
+        return False
+    return True
+
+
+def _is_as_it_was(lake: Context) -> bool:
+    known = lake.state.lake()
+    if known is None or known.warehouse != lake.warehouse or lake.lacks_catalog:
+        return False
+    if known.home != lake.home and not lake.state.is_shared and not _is_another_home(lake, known):
+        return False
+    if not lake.files.is_local:
+        return True  # one place of a store is one lake; it is not asked, so that what needs no lake works without it
+    told = Identity.read(lake.files)
+    return told is not None and told.id == known.id and told.warehouse == lake.warehouse
+
+
+def _reconcile(lake: Context, *, making: bool) -> None:
+    from headwater.recovery.relocation import relocate_lake  # hardly ever needed
+
+    told, known = Identity.read(lake.files), lake.state.lake()
+    if told is None:
+        told = _unnamed(lake, known, making=making)
+        if told is None:
+            return
+    if known is not None and known.id != told.id:
+        _leave(lake, known)
+        known = None
+    moved = told.warehouse != lake.warehouse
+    copied = moved and not is_same_place(told.warehouse, lake.warehouse) and is_at(_files(lake, told), told.id)
+    is_new = known is None and not lake.state.relations()
+    if copied and known is not None and lake.state.is_shared:
+        raise TerminalError(
+            Code.LAKE_COPIED,
+            f"the lake {lake.warehouse} is a copy of {told.warehouse}, and the state that they share is the original's",
+            hint="give the copy's project a `state` of its own",
+        )
+    if copied and known is not None and known.home == lake.home:
+        _require_idle(lake, known)
+    if moved:
+        notice(f"the lake {lake.warehouse} {'is a copy of' if copied else 'was moved from'} {told.warehouse}")
+        relocate_lake(lake, told.warehouse, known.home if known is not None else told.home, copied=copied)
+    elif known is not None and known.home != lake.home and not (lake.state.is_shared or _is_another_home(lake, known)):
+        relocate_lake(lake, told.warehouse, known.home, copied=False)
+    if copied:
+        lake.state.forget_runners()
+        told = Identity.new(lake.warehouse, lake.home, copied_from=told.id)
+    if is_new and not _is_kept_elsewhere(lake, told):
+        _rebuild(lake)
+    elif lake.lacks_catalog or (moved and known is None):
+        _register(lake)
+    _settle(lake, told)
+
+
+def _unnamed(lake: Context, known: LakeRecord | None, *, making: bool) -> Identity | None:
+    """The identity of a lake that has none yet; None where there is no lake."""
+    if not making and not lake.files.exists("_headwater"):
+        if known is not None and known.warehouse != lake.warehouse and is_at(_at(lake, known.warehouse), known.id):
+            _leave(lake, known)
+        return None
+    if known is not None and known.warehouse == lake.warehouse:
+        return Identity(known.id, lake.warehouse, known.home)
+    if known is not None:
+        return Identity.new(lake.warehouse, lake.home)
+    from headwater.recovery.relocation import old_place, relocate_lake
+
+    before = old_place(lake)
+    if before is None:
+        return Identity.new(lake.warehouse, lake.home)
+    home = str(Path(before).parent / Path(lake.home).name)
+    found = Identity.new(before, home)
+    if _at(lake, before).exists("_headwater"):
+        found.write(lake.files)  # for a moment both have the id: this one is the copy
+        if Identity.read(_at(lake, before)) is None:
+            notice(f"the lake {lake.warehouse} is a copy of {before}")
+            relocate_lake(lake, before, home, copied=True)
+            lake.state.forget_runners()
+            return Identity.new(lake.warehouse, lake.home)
+    return found
+
+
+def _leave(lake: Context, known: LakeRecord) -> None:
+    """The state is of another lake than the one that the project names now: begin with an empty one."""
+    _require_idle(lake, known)
+    notice(f"the project's state was that of the lake {known.warehouse}, and is now that of {lake.warehouse}")
+    lake.state.clear()
+    lake.catalog.remove(row for row in lake.catalog.rows() if inside(row.metadata, known.warehouse) is not None)
+
+
+def _require_idle(lake: Context, known: LakeRecord) -> None:
+    """Refuse while a runner keeps the lake that the state is of."""
+    now = lake.state.now()
+    for flow, lease in lake.state.leases().items():
+        if now < lease.expires_at:
+            raise UsageError(
+                Code.FLOW_HELD,
+                f"{Path(lake.home).name} holds the state of the lake {known.warehouse}, where {flow} is being run",
+                hint="stop that runner before you go to another lake",
+            )
+
+
+def _rebuild(lake: Context) -> None:
+    from headwater.recovery.rebuild import rebuild
+
+    names, registered = rebuild(lake)
+    if names:
+        more = f"; Iceberg tables registered again: {len(registered)}" if registered else ""
+        notice(f"there was no state: it was rebuilt from the lake {lake.warehouse}; relations: {len(names)}{more}")
+
+
+def _register(lake: Context) -> None:
+    from headwater.recovery.catalog import register
+
+    registered = register(lake)
+    if registered:
+        notice(f"the embedded catalog was lost: registered again from the lake: {', '.join(registered)}")
+
+
+def _settle(lake: Context, told: Identity) -> None:
+    """Write down where both are now. A lake that can't be written is left without: it can still be read."""
+    kept_elsewhere = _is_kept_elsewhere(lake, told)
+    here = Identity(told.id, lake.warehouse, told.home if kept_elsewhere else lake.home, told.copied_from)
+    try:
+        lake.manifest.add_missing(lake.records())
+        if Identity.read(lake.files) != here:
+            here.write(lake.files)
+    except HeadwaterError as error:
+        if error.code is not Code.WAREHOUSE_UNWRITABLE:
+            raise
+        return
+    known = lake.state.lake()
+    home = known.home if known is not None and _is_another_home(lake, known) else lake.home
+    lake.state.set_lake(LakeRecord(here.id, lake.warehouse, home))
+
+
+def _refusal(lake: Context) -> HeadwaterError | None:
+    """A project that was copied without its lake may read that, and not write to it beside the original."""
+    known = lake.state.lake()
+    if known is None or lake.state.is_shared or not _is_another_home(lake, known):
+        return None
+    return TerminalError(
+        Code.LAKE_COPIED,
+        f"this project is a copy of the one in {Path(known.home).parent}, and the lake {known.warehouse} is that one's",
+        hint="copy the lake too and name the copy as `warehouse`, or let both share a `state` in a database",
+    )
+
+
+def _is_another_home(lake: Context, known: LakeRecord) -> bool:
+    """Whether the state is a copy of another project's, which is still there and runs the same lake."""
+    if lake.state.is_shared or known.home == lake.home or is_same_place(known.home, lake.home):
+        return False
+    return _runs(known.home, known.id, known.warehouse) and known.warehouse == lake.warehouse
+
+
+def _is_kept_elsewhere(lake: Context, told: Identity) -> bool:
+    """Whether another project's state, which is still there, is the one of this lake."""
+    if told.home == lake.home or is_same_place(told.home, lake.home) or lake.state.is_shared:
+        return False
+    return told.warehouse == lake.warehouse and _runs(told.home, told.id, told.warehouse)
+
+
+def _runs(home: str, id: str, warehouse: str) -> bool:
+    """Whether the state in a folder is that of a lake."""
+    found = State.lake_in(Path(home))
+    return found is not None and (found.id, found.warehouse) == (id, warehouse)
+
+
+def _files(lake: Context, told: Identity) -> Files:
+    return _at(lake, told.warehouse)
+
+
+def _at(lake: Context, warehouse: str) -> Files:
+    return Files(warehouse, lake.around.storage)
+
+
+@contextmanager
+def _alone(lake: Context) -> Iterator[None]:
+    """One process of this machine at a time."""
+    file = Path(lake.home) / "lake.lock"
+    make_private(file.parent)
+    create_private(file)
+    with file.open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

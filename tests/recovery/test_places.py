@@ -1,0 +1,163 @@
+"""Where a lake may lie, what of it may be moved or copied, and who may write to it then."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.errors import Code, HeadwaterError
+from headwater.lake import Lake
+from headwater.runtime.holders import Holder
+from headwater.state import LeaseRecord, State
+from tests.recovery.lab import Moving
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+ROWS = [("1", "x", 1), ("2", "y", 2)]
+FIRST = [("x", 1, 1), ("y", 1, 2)]
+NOTHING_NEW = {"topics.orders": (0, 0), "views.kinds": (0, 0)}
+
+
+def once(root: Path, format: str = "delta", **more: str) -> Moving:
+    """A project after one run."""
+    project = Moving.make(root, format, **more)
+    project.land("a.json", ROWS)
+    project.run()
+    return project
+
+
+def identity(project: Moving, lake: str = "lake") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((project.root / lake / "_headwater" / "lake.json").read_text())
+    return found
+
+
+def test_only_the_warehouse_is_moved_and_the_project_says_where(tmp_path: Path) -> None:
+    project = once(tmp_path / "project", "iceberg", warehouse=str(tmp_path / "far" / "lake"))
+    (tmp_path / "far" / "lake").rename(tmp_path / "other lake")
+    text = (project.root / "headwater.yml").read_text()
+    there = str(tmp_path / "other lake")
+    (project.root / "headwater.yml").write_text(text.replace(str(tmp_path / "far" / "lake"), there))
+    ran, said = project.run()
+    assert ran == NOTHING_NEW
+    assert f"{there} was moved from {tmp_path / 'far' / 'lake'}" in said
+    project.land("b.json", [("3", "y", 3)])
+    assert project.run()[0]["topics.orders"] == (1, 1)
+    assert project.kinds() == [FIRST[0], ("y", 2, 5)]
+
+
+def test_a_project_is_moved_and_its_warehouse_stays(tmp_path: Path) -> None:
+    project = once(tmp_path / "project", "iceberg", warehouse=str(tmp_path / "lake"), on_change="fail")
+    moved = Moving(tmp_path / "renamed")
+    shutil.copytree(project.root, moved.root, copy_function=shutil.copy)  # over a border of file systems, say
+    shutil.rmtree(project.root)
+    assert moved.kinds() == FIRST
+    assert moved.run() == (NOTHING_NEW, "")
+
+
+def test_a_copied_project_does_not_write_to_the_lake_of_the_original(tmp_path: Path) -> None:
+    project = once(tmp_path / "project", warehouse=str(tmp_path / "lake"))
+    copy = Moving(tmp_path / "copy")
+    shutil.copytree(project.root, copy.root)
+    copy.land("b.json", [("3", "y", 3)])
+    assert copy.kinds() == FIRST, "it may read"
+    refused = copy.do("run", "--once", "--json")
+    assert refused.code == 1 and "LAKE_COPIED" in refused.out + refused.err
+    assert str(project.root) in refused.out + refused.err
+    assert project.run() == (NOTHING_NEW, "")
+    shutil.rmtree(project.root)
+    assert copy.run()[0]["topics.orders"] == (1, 1), "the original is gone: this is the project now"
+
+
+def test_links_lead_to_the_same_lake(tmp_path: Path) -> None:
+    project = once(tmp_path / "project", "iceberg")
+    (tmp_path / "link").symlink_to(project.root)
+    linked = Moving(tmp_path / "link")
+    assert linked.run() == (NOTHING_NEW, "")
+    (project.root / "lake").rename(tmp_path / "disk")
+    (project.root / "lake").symlink_to(tmp_path / "disk")
+    ran, said = linked.run()
+    assert ran == NOTHING_NEW
+    assert f"{tmp_path / 'disk'} was moved from" in said
+    assert project.kinds() == FIRST
+
+
+def test_only_the_warehouse_is_copied_for_another_target(tmp_path: Path) -> None:
+    project = once(tmp_path / "project", "iceberg")
+    shutil.copytree(project.root / "lake", project.root / "second")
+    with (project.root / "headwater.yml").open("a") as file:
+        file.write("targets: {second: {warehouse: ./second}, empty: {warehouse: ./empty}}\n")
+    project.land("b.json", [("3", "y", 3)])
+    ran, said = project.run("--target", "second")
+    assert ran["topics.orders"] == (1, 1) and "is a copy of" in said
+    assert identity(project)["id"] == identity(project, "second")["copied_from"] != identity(project, "second")["id"]
+    assert project.kinds("--target", "second") == [FIRST[0], ("y", 2, 5)]
+    assert project.kinds() == FIRST, "back in the first one, which has its own state again"
+    ran, said = project.run("--target", "empty")
+    assert ran["topics.orders"] == (1, 3), "an empty lake reads everything, and takes nothing for its own"
+    assert project.run()[0]["topics.orders"] == (1, 1)
+    assert sorted(path.name for path in (project.root / "empty" / "topics").iterdir()) == ["orders"]
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["moved", "copied"])
+def test_a_lake_of_an_earlier_release_had_absolute_paths_and_no_id(copied: bool, tmp_path: Path) -> None:
+    project = once(tmp_path / "project")
+    as_before(project)
+    other = Moving(tmp_path / "other")
+    if copied:
+        shutil.copytree(project.root, other.root)
+    else:
+        project.root.rename(other.root)
+    found = other.do("query", "SELECT * FROM mv('kinds') ORDER BY kind", "--output", "json", "--engine", "duckdb")
+    assert [tuple(row.values()) for row in found.json] == FIRST, found.err
+    assert ("is a copy of" if copied else "was moved from") in found.err
+    other.land("b.json", [("3", "y", 3)])
+    assert other.run()[0]["topics.orders"] == (1, 1)
+    assert project.root.exists() == copied
+    if copied:
+        assert project.kinds() == FIRST and identity(project)["id"] != identity(other)["id"]
+        assert project.run() == (NOTHING_NEW, "")
+
+
+def as_before(project: Moving) -> None:
+    """Make it what an earlier release has left."""
+    shutil.rmtree(project.root / "lake" / "_headwater" / "relations")
+    (project.root / "lake" / "_headwater" / "lake.json").unlink()
+    with sqlite3.connect(project.root / ".headwater" / "state.db") as state:
+        state.execute("DROP TABLE lake")
+        state.execute("UPDATE relations SET path = ? || path", [f"{project.root / 'lake'}/"])
+    state.close()
+
+
+def test_the_copy_of_a_held_flow_neither_waits_for_nor_ends_its_holder(tmp_path: Path) -> None:
+    project = once(tmp_path / "project")
+    state = State.beside(project.root / ".headwater")
+    now = state.now()
+    here = Holder.here().record()
+    assert state.take_lease(LeaseRecord("topics.orders", "t", {**here, "pid": 1}, now, now + 600), None)
+    state.close()
+    copy = Moving(tmp_path / "copy")
+    shutil.copytree(project.root, copy.root)
+    copy.land("b.json", [("3", "y", 3)])
+    assert copy.run()[0]["topics.orders"] == (1, 1)
+    other = State.beside(project.root / ".headwater")
+    assert other.lease("topics.orders") is not None
+    other.close()
+
+
+def test_an_append_goes_to_the_lake_of_the_original_alone(tmp_path: Path) -> None:
+    project = Moving.make(tmp_path / "project", "delta", warehouse=str(tmp_path / "lake"))
+    text = (project.root / "headwater.yml").read_text()
+    text = text.replace("landing: {type: files", "landing: {type: append}\n  unused: {type: files")
+    (project.root / "headwater.yml").write_text(text)
+    with Lake.open(project.root) as lake:
+        assert lake.topic("orders").append([{"event_id": "1", "kind": "x", "amount": 1}])["committed"]
+    copy = Moving(tmp_path / "copy")
+    shutil.copytree(project.root, copy.root)
+    with Lake.open(copy.root) as lake, pytest.raises(HeadwaterError) as refused:
+        lake.topic("orders").append([{"event_id": "2", "kind": "x", "amount": 1}])
+    assert refused.value.code is Code.LAKE_COPIED
