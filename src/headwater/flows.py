@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import Code, IntegrityError
+from headwater.logs import get_logger
 from headwater.model import Kind, Mark, Version
 from headwater.storage import Files
 
@@ -28,6 +29,9 @@ Positions = Mapping[str, Any]
 """How far each input has been read, by its name; JSON."""
 
 KEPT_INTENTS = 100
+
+log = get_logger(__name__)
+
 _NAME = re.compile(r"^(\d+)-(\d+)\.json$")
 _EPOCH = "epoch.json"
 
@@ -263,9 +267,12 @@ class Flow:
         target: Target,
         ledger: Ledger,
         guard: Callable[[], None] = lambda: None,
+        probe: Callable[[], None] = lambda: None,
     ) -> None:
-        """`guard` is called right before a commit, and raises if this process may no longer write."""
+        """`guard` is called right before a commit, and raises if this process may no longer write. `probe` raises if
+        the input can't be reached; it may be called while a step runs."""
         self.name = name
+        self.probe = probe
         self._guard = guard
         self._definition = definition
         self._input = input
@@ -273,6 +280,8 @@ class Flow:
         self._ledger = ledger
         self._intent: Intent | None = None
         self._settled = False
+        self._unacknowledged: Positions | None = None
+        """A range that has landed, and that the input could not be told of: the step is done all the same."""
 
     @property
     def positions(self) -> Positions:
@@ -299,6 +308,8 @@ class Flow:
 
     def recover(self) -> StepDone | None:
         """Settle the last intent: it landed, or its range is done again. None where nothing was open."""
+        if self._unacknowledged is not None:
+            self._acknowledge(self._unacknowledged)
         if self._settled:
             return None
         self._intent = self._ledger.last()
@@ -339,8 +350,16 @@ class Flow:
             if not self._input.inspect(intent.start, intent.end, error):
                 raise
             landed = self._try(intent)
-        self._input.committed(intent.end)
+        try:
+            self._acknowledge(intent.end)
+        except Exception as error:  # raised again before the next step, if it is still so
+            log.warning("input not told", flow=self.name, error=str(error))
         return StepDone(self.name, intent.epoch, intent.step, intent.end, landed, recovered)
+
+    def _acknowledge(self, end: Positions) -> None:
+        self._unacknowledged = end
+        self._input.committed(end)
+        self._unacknowledged = None
 
     def _try(self, intent: Intent) -> Landed:
         rows = self._input.read(intent.start, intent.end)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headwater.query.limits import Limits, Stopping
     from headwater.query.result import Result
     from headwater.runtime.door import Answers
+    from headwater.runtime.reload import Reloaded
     from headwater.runtime.reports import FlowEvent, FlowReport
     from headwater.views.records import Refreshed
 
@@ -279,20 +280,32 @@ class Lake:
         on_ready: Callable[[Sequence[FlowReport]], None] | None = None,
         answers: Answers | None = None,
         apply: bool = False,
+        reloading: threading.Event | None = None,
+        watch: bool = False,
     ) -> list[FlowReport]:
         """Run flows until they are up to date (`once`), or until `stopping` is set. `apply`: also where the project
         has changed in a way that takes rows away.
 
         `on_event` is called, from the flows' threads, with everything that happens to them; `on_ready` when they
-        begin, with the reports that they keep. `answers` runs the commands of other terminals meanwhile.
+        begin, with the reports that they keep. `answers` runs the commands of other terminals meanwhile. `reloading`,
+        when it is set, has the project's files read again; `watch` does that whenever they change.
         """
         from headwater.runtime.runner import Runner
 
         runner = Runner(self._warehouse, every, once, stopping=stopping or threading.Event(), answers=answers)
-        runner.apply = apply
+        runner.apply, runner.watch = apply, watch
+        runner.reloading = reloading or runner.reloading
         runner.on_event = on_event or runner.on_event
         runner.on_ready = on_ready or runner.on_ready
         return runner.run(flows)
+
+    @staticmethod
+    def reload(path: Path | str = ".", target: str | None = None, *, apply: bool = False) -> Reloaded:
+        """Have the runner of this process take up its project as the files are now; NO_RUNNER where there is none."""
+        from headwater.project.files import find_project
+        from headwater.runtime.reload import reload_here
+
+        return reload_here(find_project(path), target, apply=apply)
 
     def plan(self) -> list[dict[str, Any]]:
         """What a run would do to the lake: create, change, rebuild; why, and what that reads."""
@@ -319,7 +332,8 @@ class Lake:
         control.resume(self._warehouse, flow)
 
     def start_over(self, flow: str, *, empty: bool) -> int:
-        """Read a flow's source from its beginning with the next run, into its table as it is or emptied."""
+        """Read a flow's source from its beginning, into its table as it is or emptied: at once where a runner has it,
+        else with the next run."""
         from headwater.runtime import control
 
         return control.start_over(self._warehouse, flow, empty=empty)

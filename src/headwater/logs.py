@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from headwater.diskerrors import room, told
 from headwater.private_files import create_private, make_private
 
+_STDERR = 2
 _BYTES, _FILES = 10_000_000, 5
 
 
@@ -81,6 +83,36 @@ def log_to(home: Path) -> None:
     logger.addHandler(LogFile(path))
     logger.setLevel(logging.INFO)
     logger.propagate = False
+
+
+@contextmanager
+def native_words(home: Path) -> Iterator[None]:
+    """While this is open, what libraries that are not Python's write to the terminal goes to the log folder: the Delta
+    library's threads print a stack whenever a disk is full, and raise the error as well. Ours still goes out."""
+    try:
+        outlet = sys.stderr.fileno()
+    except (OSError, ValueError, AttributeError):
+        outlet = None
+    if outlet != _STDERR:  # somebody has put something else there
+        yield
+        return
+    try:
+        folder = home / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        words = (folder / "native.err").open("wb")
+    except OSError:
+        yield
+        return
+    ours, own = sys.stderr, os.dup(_STDERR)
+    ours.flush()
+    with words, open(own, "w", encoding=ours.encoding, errors=ours.errors, buffering=1) as sys.stderr:
+        os.dup2(words.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(own, _STDERR)
+            sys.stderr = ours
 
 
 def get_logger(name: str) -> Any:

@@ -17,6 +17,7 @@ _TRANSIENT = re.compile(
 )
 
 
+_UNREAD = re.compile(r"(?:Failed to (?:read|open)[^:]*|Checksum error): ([^\s:]*:?/\S+)")
 _OF_DISKS = frozenset({Code.SPARK_FAILED, Code.STORAGE_FAILED, Code.COMMIT_FAILED, Code.TABLE_CORRUPT})
 """Errors whose texts may be those of a file system."""
 
@@ -109,6 +110,19 @@ def innermost(java: Any) -> Any:
         java = cause
         seen.add(int(java.hashCode()))
     return java
+
+
+def unread_file(error: Any) -> str | None:
+    """The file that Java could not read, where something above the innermost cause names one."""
+    at = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(20):
+        if at is None:
+            return None
+        named = _UNREAD.search(str(at.getMessage()))
+        if named is not None:
+            return named[1]
+        at = at.getCause()
+    return None
 
 
 def piece_of(error: Any) -> str | None:

@@ -34,6 +34,19 @@ def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[State]:
         state.close()
 
 
+def test_a_flow_is_asked_for_until_somebody_has_it_or_stops_asking(state: State) -> None:
+    state.ask_release("topics.a", "mine", 60)
+    state.ask_release("topics.b", "mine", 0.2)
+    state.ask_release("topics.a", "another", 60)  # whoever asks last
+    assert "topics.a" in state.releases()
+    time.sleep(0.3)
+    assert state.releases() == {"topics.a"}
+    state.end_release("topics.a", "mine")
+    assert state.releases() == {"topics.a"}
+    state.end_release("topics.a", "another")
+    assert not state.releases()
+
+
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[bytes]]:
     """Some process that could be a runner."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
@@ -60,10 +61,38 @@ def test_the_life_of_a_runner(tmp_path: Path, runners: list[Running], spark: Spa
     assert headwater("query", "SELECT nope", "--project", root).code == 2
     assert headwater("topic", "history", "orders", "--json", "--project", root).json[0]["step"] == 0
 
-    # A second runner is refused by flow, with the name of the first; starting over is refused too.
+    # A second runner is refused by flow, with the name of the first.
     second = headwater("run", "orders", "--once", "--json", "--project", root)
     assert second.code == 1 and f"process {first.process.pid} on" in second.events[-1]["flows"][0]["error"]
-    assert "FLOW_HELD" in headwater("flow", "reset", "orders", "--yes", "--project", root).err
+
+    # A flow that was given up, by another process than the runner's: it begins again, and fails again.
+    restarted = headwater("flow", "rebuild", "wrong", "--yes", "--project", root)
+    assert restarted.code == 0, restarted.err
+    first.until(lambda: len(first.of("failed", "topics.wrong")) == 2)
+
+    # The project changes under the runner: a broken one is refused, another one is taken up where it differs.
+    project = (root / "headwater.yml").read_text()
+    (root / "headwater.yml").write_text(project.replace("{from: later}", "{from: latr}"), encoding="utf-8")
+    first.signal(signal.SIGHUP)
+    first.until(lambda: first.of("reload_refused"))
+    assert "there is no source 'latr'" in first.of("reload_refused")[0]["errors"][0]
+    (root / "headwater.yml").write_text(
+        project.replace(", partition_by: [no_such_column]", "") + 'views: {counts: {sql: "' + COUNT + '"}}\n',
+        encoding="utf-8",
+    )
+    answer = subprocess.run(
+        [*COMMAND, "reload", "--json", "--project", str(root)], capture_output=True, text=True, check=False
+    )
+    assert json.loads(answer.stdout) == {"added": ["views.counts"], "changed": ["topics.wrong"], "removed": []}
+    first.until(lambda: first.of("step", "topics.wrong") and first.of("step", "views.counts"))
+    assert len(first.of("started", "topics.orders")) == 1
+
+    # Views that statements make come and go.
+    sql = "SELECT max(n) AS n FROM mv('counts')"
+    for words in (["mv", "create", "most", sql], ["mv", "drop", "most", "--yes"]):
+        answer = subprocess.run([*COMMAND, *words, "--project", str(root)], capture_output=True, text=True, check=False)
+        assert answer.returncode == 0, answer.stderr
+        first.until(lambda event="started" if "create" in words else "stopped": first.of(event, "views.most"))
 
     # Paused: nothing is taken in. Resumed: all of it is.
     headwater("flow", "pause", "orders", "--project", root)
@@ -80,7 +109,7 @@ def test_the_life_of_a_runner(tmp_path: Path, runners: list[Running], spark: Spa
     land(root, "3.json", ["a4", "a5"])
     time.sleep(5.5)
     assert state_of(root, "topics.orders")["state"] == "died"
-    third = Running(root, "orders", "late")
+    third = Running(root, "orders", "late")  # by name: the view is left alone
     runners.append(third)
     third.until(lambda: third.of("step", "topics.orders"))
     assert first.process.wait(5) == -signal.SIGKILL and not jvm.is_running()

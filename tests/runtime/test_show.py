@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 AT_A_TERMINAL = """
 import time
@@ -22,6 +23,7 @@ with show.showing():
 """
 TO_A_PIPE = """
 import sys
+from pathlib import Path
 from headwater.cli.live import Show
 from headwater.runtime.reports import FlowEvent
 show = Show(as_json=True)
@@ -52,3 +54,28 @@ def test_a_listener_that_goes_away_stops_nothing() -> None:
         process.stdin.write(b"\n")
         process.stdin.close()
         assert b"went on" in process.stderr.read()
+
+
+PANIC = """
+import resource, sys
+from pathlib import Path
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from headwater.logs import native_words
+write_deltalake("table", pa.table({"n": range(3000)}))
+table = DeltaTable("table")
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))  # as good as a full disk
+with native_words(Path("home")):
+    for _ in range(2):
+        try:
+            write_deltalake(table, pa.table({"n": [hash(str(n)) for n in range(3000)]}), mode="append")
+        except Exception as error:
+            print("raised", type(error).__name__, file=sys.stderr)
+print("after", file=sys.stderr)
+"""
+
+
+def test_what_a_library_prints_when_a_commit_fails_goes_to_the_log_and_not_to_the_terminal(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", PANIC], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["raised DeltaError", "raised DeltaError", "after"]
+    assert (tmp_path / "home" / "logs" / "native.err").read_text().count("panicked at") == 2

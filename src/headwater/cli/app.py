@@ -16,7 +16,7 @@ from headwater.errors import HeadwaterError
 from headwater.extras import require_python
 
 COMMANDS = (
-    "init", "demo", "check", "plan", "schema", "formats", "run", "status", "query", "sql",
+    "init", "demo", "check", "plan", "schema", "formats", "run", "reload", "status", "query", "sql",
     "connectors", "dlq", "flow", "mv", "parquet", "source", "table", "topic",
 )  # fmt: skip
 """Each is a module of its name here: with `register`, or with an `app` of several commands."""

@@ -1,4 +1,4 @@
-"""`headwater flow`: tell flows what to do. All of it works while a runner is up, but for starting over."""
+"""`headwater flow`: tell flows what to do. All of it works while a runner is up."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ def resume(name: Name, project: ProjectPath = Path(), target: Target = None, as_
 
 
 @app.command()
+@warm
 def reset(
     name: Name, yes: Yes = False, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False
 ) -> None:
-    """Read the source from its beginning with the next run, and keep the rows that are there."""
+    """Read the source from its beginning, and keep the rows that are there."""
     if not yes:
         raise UsageError(
             Code.USAGE,
@@ -62,10 +63,11 @@ def reset(
 
 
 @app.command()
+@warm
 def rebuild(
     name: Name, yes: Yes = False, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False
 ) -> None:
-    """Empty the table with the next run, and fill it with what the source still gives."""
+    """Empty the table, and fill it with what the source still gives."""
     if not yes:
         raise UsageError(
             Code.USAGE,
@@ -78,7 +80,7 @@ def rebuild(
 def _start_over(name: str, project: Path, target: str | None, as_json: bool, *, empty: bool) -> None:
     with Lake.open(project, target) as lake:
         epoch = lake.start_over(name, empty=empty)
-    text = f"{name} starts over with the next run, in epoch {epoch}"
+    text = f"{name} starts over in epoch {epoch}: at once where a runner is up, else with the next run"
     _say(text, {"flow": name, "epoch": epoch, "empty": empty}, as_json)
 
 

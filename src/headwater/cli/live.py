@@ -19,7 +19,14 @@ from headwater.cli.output import json_text, note, visible
 REFRESHED = 2
 """Times a second."""
 COLUMNS = ("flow", "state", "rows/s", "lag", "last commit", "rows", "rejected", "error")
-_COLOURS = {"failed": "red", "died": "red", "retrying": "yellow", "paused": "yellow", "running": "green"}
+_COLOURS = {
+    "failed": "red",
+    "died": "red",
+    "retrying": "yellow",
+    "blocked": "red",
+    "paused": "yellow",
+    "running": "green",
+}
 
 
 class Show:
@@ -31,13 +38,14 @@ class Show:
         self._table: Live | None = None
         self._printing = threading.Lock()
         self._mute = False
+        self._retried: dict[str | None, str | None] = {}
 
     def on_ready(self, reports: Sequence[Any]) -> None:
         """The flows begin: these say how they are, at any moment."""
-        if self._live and self._table is None:
+        if self._live and self._table is None:  # the list itself is kept: flows may come and go
             self._table = Live(
                 console=Console(stderr=True),
-                get_renderable=lambda: table([report.record() for report in reports]),
+                get_renderable=lambda: table([report.record() for report in list(reports)]),
                 refresh_per_second=REFRESHED,
                 redirect_stdout=False,
                 redirect_stderr=False,
@@ -47,8 +55,14 @@ class Show:
     def on_event(self, event: Any) -> None:
         if self._as_json:
             self.line(event.record())
-        elif not self._live and (sentence := told(event.record())):
+        elif not self._live and (sentence := told(event.record())) and not self._repeated(event):
             self._quietly(lambda: note(sentence))
+
+    def _repeated(self, event: Any) -> bool:
+        """Whether a flow fails as it did the last time: once is enough, until something else happens to it."""
+        before, why = self._retried.get(event.flow), event.details.get("error") if event.event == "retry" else None
+        self._retried[event.flow] = why
+        return why is not None and why == before
 
     def line(self, record: Mapping[str, Any]) -> None:
         """One object, whole, at once: a program may be waiting for it."""
@@ -119,7 +133,7 @@ def ago(at: str | None) -> str:
 
 def told(event: Mapping[str, Any]) -> str | None:
     """An event in a line."""
-    flow, kind = event["flow"], event["event"]
+    flow, kind = event.get("flow"), event["event"]
     if kind == "step":
         rejected = f", {event['rejected']} to the dead letters" if event["rejected"] else ""
         return f"{flow}: step {event['step']}, {event['rows']} rows{rejected}"
@@ -129,6 +143,13 @@ def told(event: Mapping[str, Any]) -> str | None:
         return f"{flow}: waits for Spark, because {event['error']}"
     if kind == "failed":
         return f"{flow}: given up, because {event['error']}"
+    if kind == "blocked":
+        return f"{flow}: blocked by {', '.join(event['by'])}, given up"
+    if kind == "reloaded":
+        changes = "; ".join(f"{key} {', '.join(event[key])}" for key in ("added", "changed", "removed") if event[key])
+        return f"the project was read again: {changes or 'no flow is concerned'}"
+    if kind == "reload_refused":
+        return "the changed project is refused, and the one before it goes on:\n" + "\n".join(event["errors"])
     if kind == "paused":
         return f"{flow}: paused; `headwater flow resume {flow}` lets it go on"
-    return f"{flow}: {kind}" if kind in ("resumed", "stopped") else None
+    return f"{flow}: {kind}" if kind in ("resumed", "stopped", "unblocked") else None

@@ -9,7 +9,16 @@ import typer
 
 from headwater.cli.answering import warm
 from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import COLUMNS, AsJson, print_json, print_line, show_described, show_record, show_records
+from headwater.cli.output import (
+    COLUMNS,
+    AsJson,
+    note,
+    print_json,
+    print_line,
+    show_described,
+    show_record,
+    show_records,
+)
 from headwater.cli.rows import Output, print_rows
 from headwater.cli.travelling import add_travel
 from headwater.errors import Code, UsageError
@@ -172,4 +181,7 @@ def drop(
             Code.USAGE, f"view '{name}' and all its versions will be gone", hint="say --yes if that is meant"
         )
     with Lake.open(project, target) as lake:
-        show_record(lake.drop_view(name, if_exists=if_exists), as_json=as_json)
+        done = lake.drop_view(name, if_exists=if_exists)
+    show_record(done, as_json=as_json)
+    if done.get("defined"):
+        note(f"the project defines view '{name}': a run makes it again, as long as it does")

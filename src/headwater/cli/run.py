@@ -22,6 +22,8 @@ from headwater.cli.options import ProjectPath, Target
 from headwater.cli.output import AsJson, note, show_error, show_records
 from headwater.errors import Code, UsageError
 from headwater.lake import Lake
+from headwater.logs import native_words
+from headwater.project.files import HOME, find_project
 from headwater.units import parse_duration
 
 
@@ -34,6 +36,7 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Take in what is there now, then end.")] = False,
     every: Annotated[str | None, typer.Option("--every", help="Look for something new this often: 5m.")] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Rebuild what has changed so that it has to be.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Take up the project's files whenever they change.")] = False,
     project: ProjectPath = Path(),
     target: Target = None,
     as_json: AsJson = False,
@@ -43,11 +46,14 @@ def run(
 
     if once and every:
         raise UsageError(Code.USAGE, "give --once or --every, not both")
+    if once and watch:
+        raise UsageError(Code.USAGE, "a run that comes to an end has nothing to watch: give --once or --watch")
     interval = None if every is None else _interval(every)
     show = Show(as_json=as_json)
     _hush()
-    with stop_on_signals() as stopping, streams_by_thread(), Lake.open(project, target) as lake:
-        with show.showing():
+    home = find_project(project).parent / HOME
+    with stop_on_signals() as stopping, native_words(home), streams_by_thread(), Lake.open(project, target) as lake:
+        with show.showing(), reload_on_hangup(stopping) as reloading:
             reports = lake.run(
                 flows or (),
                 once=once,
@@ -57,6 +63,8 @@ def run(
                 stopping=stopping.asked,
                 answers=answers(get_command(app), execute),
                 apply=apply,
+                reloading=reloading,
+                watch=watch,
             )
     failed = [report for report in reports if report.error is not None]
     records = [report.record() for report in reports]
@@ -67,7 +75,8 @@ def run(
         show_records(records, columns, as_json=False, empty="the project has no flows")
         for report in failed:
             assert report.error is not None
-            note(f"{report.flow} failed:")
+            if report.error.code is not Code.FLOW_BLOCKED:
+                note(f"{report.flow} failed:")
             show_error(report.error, as_json=False)
     if once and stopping.by_signal:
         note("stopped before the end")
@@ -103,6 +112,34 @@ def stop_on_signals() -> Iterator[Stopping]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def reload_on_hangup(stopping: Stopping) -> Iterator[threading.Event]:
+    """SIGHUP asks for the project to be read again; where it comes because the terminal is gone, the flows stop."""
+    reloading, terminal = threading.Event(), _has_terminal()
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        if terminal and not _has_terminal():
+            stopping.by_signal = True
+            stopping.asked.set()
+        else:
+            reloading.set()
+
+    before = signal.signal(signal.SIGHUP, hang_up)
+    try:
+        yield reloading
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _has_terminal() -> bool:
+    """Whether this process belongs to a terminal that is there."""
+    try:
+        os.close(os.open(os.ctermid(), os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _end_at_once(code: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import sys
 import traceback
@@ -14,6 +15,8 @@ from headwater.decorators import Registered, collecting
 from headwater.errors import Code, Problem, ProjectError, Where
 
 PRIVATE = "_headwater_code_"
+_imported: set[str] = set()
+"""Modules that the code of projects was the first to import."""
 
 
 def load_code(file: Path, root: Path, where: Where, problems: list[Problem]) -> tuple[Registered, ...]:
@@ -52,6 +55,37 @@ def run_module(file: Path, root: Path, problems: list[Problem]) -> ModuleType | 
     return module
 
 
+def code_digest(root: Path, code: str | None) -> str:
+    """Changes when the project's code does: its file, or a module of the project's folder that it has imported."""
+    files = {*own_modules(root).values(), *([] if code is None else [(root / code).resolve()])}
+    found = hashlib.sha256()
+    for file in sorted(files):
+        found.update(str(file).encode())
+        found.update(file.read_bytes() if file.is_file() else b"")
+    return found.hexdigest()
+
+
+def own_modules(root: Path) -> dict[str, Path]:
+    """The modules of the project's folder that its code has imported, by their names."""
+    folder = root.resolve()
+    named = [(name, getattr(sys.modules.get(name), "__file__", None)) for name in sorted(_imported)]
+    places = {name: Path(file).resolve() for name, file in named if isinstance(file, str)}
+    return {name: file for name, file in places.items() if _is_own(file, folder)}
+
+
+@contextmanager
+def reimported(root: Path) -> Iterator[None]:
+    """While this is open what the project's code imports of its own is imported afresh; a failure takes that back."""
+    before = {name: sys.modules.pop(name) for name in own_modules(root)}
+    try:
+        yield
+    except BaseException:
+        for name in own_modules(root):
+            sys.modules.pop(name, None)
+        sys.modules.update(before)
+        raise
+
+
 @contextmanager
 def _importable(name: str, module: ModuleType, folder: Path) -> Iterator[None]:
     """While the code runs it can import its neighbours, and dataclasses find their module.
@@ -59,7 +93,7 @@ def _importable(name: str, module: ModuleType, folder: Path) -> Iterator[None]:
     Afterwards the name is gone again: Spark then sends its functions by value to the workers, which have no
     such module to import.
     """
-    path = list(sys.path)
+    path, known = list(sys.path), set(sys.modules)
     writes = sys.dont_write_bytecode
     sys.path.insert(0, str(folder))
     sys.modules[name] = module
@@ -69,6 +103,7 @@ def _importable(name: str, module: ModuleType, folder: Path) -> Iterator[None]:
     finally:
         sys.path[:] = path
         sys.modules.pop(name, None)
+        _imported.update(set(sys.modules) - known)
         sys.dont_write_bytecode = writes
 
 

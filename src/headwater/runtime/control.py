@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from headwater.flows import Ledger
 from headwater.runtime.holders import Holder
+from headwater.runtime.holding import alone
 from headwater.runtime.leases import Lease
 from headwater.runtime.plans import named
 from headwater.warehouse import Warehouse
@@ -23,9 +24,10 @@ def resume(warehouse: Warehouse, name: str) -> None:
 
 
 def start_over(warehouse: Warehouse, name: str, *, empty: bool) -> int:
-    """Begin a new epoch: with the next run the source is read from its beginning. Returns the epoch's number."""
+    """Begin a new epoch: the source is read from its beginning, at once where a runner has the flow, also if it has
+    given it up, else with the next run. Returns the epoch's number."""
     flow = named(warehouse, name)
-    with holding_alone(warehouse, flow):
+    with alone(warehouse, flow):
         return Ledger(warehouse.files, flow).restart(empty=empty).number
 
 

@@ -96,6 +96,10 @@ class Door:
         (self._folder / "socket").write_text(str(self._place), encoding="utf-8")
         threading.Thread(target=self._accept, args=(listening,), name="door", daemon=True).start()
 
+    def renew(self, project: Project) -> None:
+        """From now on this is the project that commands are answered for."""
+        self._hello = Hello.of(project, self._answers.commands)
+
     def close(self) -> None:
         """Answer nobody any more; what is being answered is cut off."""
         listening, self._listening = self._listening, None

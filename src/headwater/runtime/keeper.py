@@ -13,13 +13,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headwater.errors import Code, HeadwaterError, TransientError
-from headwater.flows import Range, StepDone, Steps
+from headwater.flows import Flow, Range, StepDone, Steps
 from headwater.jvm import has_ended
 from headwater.logs import get_logger
 from headwater.runtime.leases import Lease
-from headwater.runtime.pacing import BackOff
+from headwater.runtime.pacing import LONGEST_RETRY, SOURCE_RETRY, BackOff
 from headwater.runtime.plans import Plan
-from headwater.runtime.reports import FlowEvent, FlowReport, FlowState
+from headwater.runtime.reports import FlowEvent, FlowReport, FlowState, blocked
 from headwater.session import activate, fork
 from headwater.sources.reading import Lag
 from headwater.sparkerrors import as_headwater_error
@@ -30,10 +30,16 @@ TRIES_OF_ONCE = 3
 """A run that is to come to an end gives up a flow after so many transient errors in a row."""
 NAP = 0.5
 """Seconds after which whoever sleeps looks whether it has been told something."""
+PROBE_AFTER = 2.0
+"""Seconds that a step may run before it is asked whether its source is there, and between two such questions."""
+PROBE_PATIENCE = 60.0
+"""Seconds after which a question that has no answer is asked again."""
 LAG_EVERY = 2.0
 """Seconds between two looks at how far a flow is behind, at most."""
 LAG_SHARE = 0.02
 """The part of the time that these looks may take: where one is quick there is one after every step."""
+
+_ENDED = (FlowState.DONE, FlowState.FAILED, FlowState.BLOCKED, FlowState.PAUSED)
 
 log = get_logger(__name__)
 
@@ -61,9 +67,13 @@ class Keeper:
     """Where the run is to come to an end: this flow's end is known."""
     over: threading.Event = field(default_factory=threading.Event)
     """This flow is done, or will not be."""
+    blockers: Callable[[], tuple[str, ...]] = lambda: ()
+    """The flows above this one that have been given up."""
     _others: Callable[[], bool] = lambda: True
     _back_off: BackOff = field(default_factory=BackOff)
     _flow: Steps | None = None
+    _step_begun: float | None = None
+    _probed: float = 0.0
     _look_at: float = 0.0
     """When the next look at the lag is due."""
     _looked: bool = False
@@ -77,6 +87,7 @@ class Keeper:
     def run(self, others: Callable[[], bool]) -> None:
         """Until the flow is done or told to stop. `others`: may this one begin, as far as others go."""
         self._others = others
+        self.report.state, self.report.error, self.report.retry_at = FlowState.STARTING, None, None
         try:
             # What is set here is this thread's: PySpark gives each thread of Python one of the JVM.
             context = self.spark.sparkContext
@@ -93,12 +104,36 @@ class Keeper:
                 self._fail(as_headwater_error(caught, self.places), caught)
         finally:
             self._let_go()
-            ended = self.report.state in (FlowState.DONE, FlowState.FAILED, FlowState.PAUSED)
+            ended = self.report.state in _ENDED
             if not ended and not self.spark_ended.is_set():
                 self.report.state = FlowState.STOPPED
                 self._say("stopped")
             self.ready.set()
             self.over.set()
+
+    def probe(self) -> None:
+        """Find out why a step takes long, in a thread of its own: called every so often by another thread."""
+        begun, flow, now = self._step_begun, self._flow, time.monotonic()
+        if begun is None or not isinstance(flow, Flow) or now - max(begun, self._probed) < PROBE_AFTER:
+            return
+        self._probed = now + PROBE_PATIENCE  # not another one while this one waits
+
+        def ask() -> None:
+            trouble = None
+            try:
+                flow.probe()
+            except HeadwaterError as error:
+                trouble = error
+            if self._step_begun == begun:
+                self.report.trouble = trouble
+            self._probed = time.monotonic()
+
+        threading.Thread(target=ask, name=f"probe of {self.plan.flow}", daemon=True).start()
+
+    def cancel(self) -> None:
+        """End the Spark jobs of the step that runs."""
+        with suppress(Exception):  # py4j raises whatever it met: a Spark that is gone has none
+            self.spark.sparkContext.cancelJobsWithTag(self.tag)
 
     @property
     def given_up(self) -> bool:
@@ -122,9 +157,18 @@ class Keeper:
             return False
         self._catch_up(flow)
         if not self.stopping.is_set() and not self.control.paused:
+            self._finish()
+        return True
+
+    def _finish(self) -> None:
+        """All has been taken that was there: the flow is done, unless one above it was given up."""
+        by = self.report.blocked_by = self.blockers()
+        if by:
+            self.report.state, self.report.error = FlowState.BLOCKED, blocked(self.plan.flow, by)
+            self._say("blocked", by=list(by))
+        else:
             self.report.state = FlowState.DONE
             self._say("finished", **self._totals())
-        return True
 
     def _on(self) -> bool:
         flow = self._opened()
@@ -168,8 +212,11 @@ class Keeper:
 
     def _step(self, flow: Steps, range: Range | None = None) -> bool:
         self.mounted()
-        self.report.state = FlowState.RUNNING
-        done = flow.step(range)
+        self.report.state, self._step_begun = FlowState.RUNNING, time.monotonic()
+        try:
+            done = flow.step(range)
+        finally:
+            self._step_begun = self.report.trouble = None
         if done is not None:
             self._landed(done)
             self._look_behind(flow, None)
@@ -236,7 +283,8 @@ class Keeper:
         ):
             self._fail(error, caught)
             return self.trigger == "once" or error.code is Code.LEASE_LOST or self._resumed_or_stopped()
-        seconds = self._back_off.next()
+        away = error.code is Code.SOURCE_UNAVAILABLE
+        seconds = self._back_off.next(SOURCE_RETRY if away else LONGEST_RETRY)
         self.report.state, self.report.error = FlowState.RETRYING, error
         self.report.retry_at = datetime.now(timezone.utc) + timedelta(seconds=seconds)
         log.warning("flow failed", flow=self.plan.flow, error=str(error), retry_in=seconds, exc_info=caught)

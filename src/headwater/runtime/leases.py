@@ -101,6 +101,8 @@ class Lease:
             self.check()
 
     def release(self) -> None:
+        with self._lock:
+            self.lost = True  # whoever is about to renew it finds it gone
         self._state.drop_lease(self.flow, self._token)
 
 

@@ -12,6 +12,8 @@ SHORTEST_POLL, LONGEST_POLL = 0.1, 1.0
 """Seconds between looks at a source: short after something came, longer the longer nothing does."""
 FIRST_RETRY, LONGEST_RETRY = 1.0, 60.0
 """Seconds before the first try after a transient error, and at most before any further one."""
+SOURCE_RETRY = 5.0
+"""Where a source can't be reached: asking again costs little, and its events are waited for when it is back."""
 
 
 @dataclass
@@ -48,9 +50,9 @@ class BackOff:
 
     failures: int = 0
 
-    def next(self) -> float:
+    def next(self, most: float = LONGEST_RETRY) -> float:
         self.failures += 1
-        longest: float = min(FIRST_RETRY * 2 ** (self.failures - 1), LONGEST_RETRY)
+        longest: float = min(FIRST_RETRY * 2 ** min(self.failures - 1, 10), most)
         return longest * random.uniform(0.5, 1.0)
 
     def over(self) -> None:

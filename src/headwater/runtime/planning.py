@@ -84,6 +84,14 @@ def _drives(inputs: Sequence[Input], of: Name) -> bool:
 def prepare(warehouse: Warehouse, flows: Collection[str], *, apply: bool) -> None:
     """Before the flows begin: what can be changed in place is; what takes rows away only if `apply` says so."""
     steps = [one for one in plan(warehouse.project, warehouse.state.relations()) if str(one.name) in flows]
+    require_applied(warehouse, steps, apply=apply)
+    for step in steps:
+        _do(warehouse, step)
+    _note_unknown(warehouse, flows)
+
+
+def require_applied(warehouse: Warehouse, steps: Sequence[Planned], *, apply: bool) -> None:
+    """Refuse what takes rows away, unless `apply` says that it may."""
     refused = [one for one in steps if one.destructive]
     if refused and not apply:
         first = refused[0]
@@ -94,9 +102,6 @@ def prepare(warehouse: Warehouse, flows: Collection[str], *, apply: bool) -> Non
             where=warehouse.definition(first.name.kind, first.name.name).where,
             hint="headwater plan shows all of it; run --apply does it",
         )
-    for step in steps:
-        _do(warehouse, step)
-    _note_unknown(warehouse, flows)
 
 
 def _do(warehouse: Warehouse, step: Planned) -> None:

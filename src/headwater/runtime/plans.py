@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from headwater.errors import Code, UsageError, did_you_mean
 from headwater.flows import Steps, flow_name
 from headwater.model import Kind
+from headwater.project.code import code_digest
+from headwater.project.definition import Project
 from headwater.project.graph import Name, graph_of
 from headwater.project.runnable import kept_tables
 from headwater.runtime.pacing import Pace
@@ -33,6 +35,8 @@ class Plan:
     open: Callable[[SparkSession, Guard], Steps]
     after: frozenset[str] = frozenset()
     """Flows whose results it reads: a run that ends lets them finish first."""
+    made_of: object = None
+    """What it is put together from: equal as long as the flow need not be opened again."""
 
 
 def plan_of_table(warehouse: Warehouse, name: str, open: Callable[[SparkSession, Guard], Steps]) -> Plan:
@@ -44,7 +48,14 @@ def plan_of_table(warehouse: Warehouse, name: str, open: Callable[[SparkSession,
         pace=Pace(1, timedelta(0)),
         open=open,
         after=frozenset(str(each.of) for each in reads),
+        made_of=_made_of_table(warehouse.project, name, [str(each.of) for each in reads]),
     )
+
+
+def _made_of_table(project: Project, name: str, reads: list[str]) -> object:
+    table = project.tables[name]
+    code = None if table.transform is None else code_digest(project.root, project.settings.code)
+    return (table.model_dump(), project.format_of(table), project.trigger_of(table), reads, code)
 
 
 def flow_names(warehouse: Warehouse) -> list[str]:

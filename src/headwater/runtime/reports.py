@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
 
-from headwater.errors import HeadwaterError
+from headwater.errors import Code, HeadwaterError, TerminalError
 from headwater.flows import StepDone
 from headwater.sources.reading import Lag
 
@@ -29,6 +29,7 @@ class FlowState(str, Enum):
     PAUSED = "paused"
     STOPPED = "stopped"
     DONE = "done"
+    BLOCKED = "blocked"
 
 
 @dataclass
@@ -50,6 +51,10 @@ class FlowReport:
     retry_at: datetime | None = None
     spark_restarts: int = 0
     """How often Spark was started again under it."""
+    blocked_by: tuple[str, ...] = ()
+    """Flows above it that have been given up: it takes what they have committed, and then has nothing to wait for."""
+    trouble: HeadwaterError | None = None
+    """Why a step that runs does not come to its end, as far as that can be told meanwhile."""
     _recent: deque[tuple[float, int]] = field(default_factory=deque, repr=False)
     _begun: float = field(default_factory=time.monotonic, repr=False)
 
@@ -73,11 +78,22 @@ class FlowReport:
         recent = [rows for at, rows in tuple(self._recent) if now - at <= RATE_OVER]
         return round(sum(recent) / max(min(RATE_OVER, now - self._begun), 1.0), 1)
 
+    @property
+    def shown_state(self) -> FlowState:
+        """How it is, in a word: a flow that waits for one that was given up is blocked."""
+        idle = self.state in (FlowState.WAITING, FlowState.STOPPED, FlowState.DONE)
+        return FlowState.BLOCKED if self.blocked_by and idle else self.state
+
+    @property
+    def shown_error(self) -> HeadwaterError | None:
+        """Its own error, or what holds up its step, or what blocks it."""
+        return self.error or self.trouble or (blocked(self.flow, self.blocked_by) if self.blocked_by else None)
+
     def record(self) -> dict[str, Any]:
         """As it is kept in the state database, and printed."""
         return {
             "flow": self.flow,
-            "state": self.state.value,
+            "state": self.shown_state.value,
             "epoch": self.epoch,
             "step": self.step,
             "version": self.version,
@@ -97,8 +113,19 @@ class FlowReport:
             "last_commit_at": self.last_commit_at and self.last_commit_at.isoformat(),
             "retry_at": self.retry_at and self.retry_at.isoformat(),
             "spark_restarts": self.spark_restarts,
-            "error": self.error and str(self.error),
+            "error": None if self.shown_error is None else str(self.shown_error),
+            "blocked_by": list(self.blocked_by),
         }
+
+
+def blocked(flow: str, by: Sequence[str]) -> HeadwaterError:
+    """What a flow says that waits for flows that have been given up."""
+    were = "was" if len(by) == 1 else "were"
+    return TerminalError(
+        Code.FLOW_BLOCKED,
+        f"{flow} is blocked by {', '.join(by)}, which {were} given up",
+        hint=f"mend that; headwater flow resume {by[0]} tries it again",
+    )
 
 
 @dataclass(frozen=True)
@@ -106,10 +133,12 @@ class FlowEvent:
     """Something that happened to a flow."""
 
     event: str
-    """started | step | retry | restart | failed | paused | resumed | stopped | finished"""
-    flow: str
+    """started | step | retry | restart | failed | blocked | unblocked | paused | resumed | stopped | finished;
+    without a flow reloaded | reload_refused"""
+    flow: str | None
     details: Mapping[str, Any] = field(default_factory=dict)
     at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     def record(self) -> dict[str, Any]:
-        return {"event": self.event, "flow": self.flow, "at": self.at.isoformat(), **self.details}
+        flow = {} if self.flow is None else {"flow": self.flow}
+        return {"event": self.event, **flow, "at": self.at.isoformat(), **self.details}

@@ -13,7 +13,7 @@ from headwater.tables.tally import Tally
 from headwater.warehouse import Warehouse
 
 NEW, DIED = "new", "died"
-_ENDED = frozenset({FlowState.STOPPED, FlowState.DONE, FlowState.FAILED})
+_ENDED = frozenset({FlowState.STOPPED, FlowState.DONE, FlowState.FAILED, FlowState.BLOCKED})
 
 
 def flow_statuses(warehouse: Warehouse) -> list[dict[str, Any]]:

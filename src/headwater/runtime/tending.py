@@ -30,7 +30,7 @@ class Tending:
         self.duration = duration
         self.leases: dict[str, Lease] = {}
         self.reports: list[FlowReport] = []
-        self.keepers: Sequence[Keeper] = ()
+        self.keepers: Callable[[], Sequence[Keeper]] = lambda: ()
         self._written: dict[str, object] = {}
         self._renewed = time.monotonic()
         self._ending = threading.Event()
@@ -50,7 +50,21 @@ class Tending:
         if self._thread is not None:
             self._thread.join()
         self._guarded(self._write)
-        for lease in self.leases.values():
+        for lease in list(self.leases.values()):
+            self._guarded(lease.release)
+
+    def add(self, lease: Lease, report: FlowReport) -> None:
+        """Look after one more flow."""
+        self.leases[lease.flow] = lease
+        self.reports = [one for one in self.reports if one.flow != lease.flow] + [report]
+
+    def remove(self, flow: str) -> None:
+        """Write down how a flow ended, and let go of it."""
+        self._guarded(self._write)
+        self.reports = [one for one in self.reports if one.flow != flow]
+        self._written.pop(flow, None)
+        lease = self.leases.pop(flow, None)
+        if lease is not None:
             self._guarded(lease.release)
 
     def control(self, flow: str) -> Control:
@@ -58,7 +72,7 @@ class Tending:
 
     def renew(self) -> None:
         """Say of every flow that it is in good hands."""
-        for lease in self.leases.values():
+        for lease in list(self.leases.values()):
             if not lease.lost and not lease.renew(self.holder):
                 log.error("lease lost", flow=lease.flow)
         self._renewed = time.monotonic()
@@ -68,13 +82,15 @@ class Tending:
             if time.monotonic() - self._renewed >= self.duration.total_seconds() / 4:
                 self._guarded(self.renew)
             self._guarded(self._listen)
+            for keeper in self.keepers():
+                keeper.probe()
             self._guarded(self._write)
             self._guarded(self.also)
 
     def _listen(self) -> None:
         """Pass on what people have told the flows."""
         controls = self.state.controls()
-        for keeper in self.keepers:
+        for keeper in self.keepers():
             keeper.control = controls.get(keeper.plan.flow, Control())
 
     def _write(self) -> None:

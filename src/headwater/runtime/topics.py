@@ -17,10 +17,13 @@ from headwater.ingest.pipeline import Pipeline
 from headwater.ingest.schemas import SchemaLog, parse_ddl
 from headwater.ingest.topic import TopicTarget
 from headwater.model import Kind
+from headwater.project.code import code_digest
+from headwater.project.definition import Project
 from headwater.runtime.opening import empty, notes_of, require_fence
 from headwater.runtime.pacing import Pace
 from headwater.runtime.plans import Plan
 from headwater.sources.decoding.base import Decoder
+from headwater.sources.postgres_cdc.config import PostgresCdcSource
 from headwater.sources.readers import open_reader
 from headwater.sources.reading import Ahead, ForeignTable, Lag, Reader, ReaderContext, Sharing
 from headwater.spec import Topic
@@ -73,7 +76,19 @@ def topic_plan(warehouse: Warehouse, topic: Topic) -> Plan:
         trigger=warehouse.project.trigger_of(topic),
         pace=Pace(topic.batch_size, topic.flush_interval or source.flush_interval_default),
         open=lambda spark, guard: topic_flow(warehouse, topic.name, spark, guard),
+        made_of=_made_of(warehouse.project, topic),
     )
+
+
+def _made_of(project: Project, topic: Topic) -> object:
+    source = project.sources[topic.from_]
+    uses_code = bool(topic.mappers) or topic.filter is not None or any(f.role == "upcaster" for f in project.functions)
+    code = code_digest(project.root, project.settings.code) if uses_code else None
+    # The topics of a replication slot agree on how far it is done with.
+    along = [other.name for other in project.topics.values() if other.from_ == topic.from_]
+    shared = sorted(along) if isinstance(source, PostgresCdcSource) else []
+    settings = (project.format_of(topic), project.trigger_of(topic))
+    return (topic.model_dump(), source.type, source.model_dump(), *settings, shared, code)
 
 
 @dataclass(frozen=True)
@@ -152,7 +167,9 @@ def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Call
         reader.confirm()
 
     target = topic_target(warehouse, definition, reader, reader.decoder, opened.table, opened.notes, confirmed)
-    return Flow(flow, fingerprint(definition), SourceInput(definition.from_, reader), target, opened.ledger, guard)
+    return Flow(
+        flow, fingerprint(definition), SourceInput(definition.from_, reader), target, opened.ledger, guard, reader.probe
+    )
 
 
 def topic_target(

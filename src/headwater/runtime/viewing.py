@@ -20,7 +20,7 @@ from headwater.model import Kind
 from headwater.query import gathered
 from headwater.query.sparksafety import require_safe_text, with_windows_inside
 from headwater.runtime import tags
-from headwater.runtime.holding import holding
+from headwater.runtime.holding import alone, holding
 from headwater.runtime.settings import Stale
 from headwater.session import activate, fork
 from headwater.spec import Refresh, View
@@ -174,7 +174,7 @@ def drop_view(warehouse: Warehouse, name: str, *, if_exists: bool = False) -> di
     if readers:
         raise UsageError(Code.USAGE, f"view '{name}' is read by {', '.join(readers)}", hint="drop those first")
     flow = flow_name(name, Kind.VIEW)
-    with holding(warehouse, flow, wait=True):
+    with alone(warehouse, flow, wait=True):
         _open.get(warehouse, {}).pop(name, None)
         Ledger(warehouse.files, flow).restart(empty=True)
         if warehouse.record(Kind.VIEW, name) is not None:
@@ -264,8 +264,10 @@ _open: WeakKeyDictionary[Warehouse, dict[str, ViewFlow]] = WeakKeyDictionary()
 
 @contextmanager
 def _opened(warehouse: Warehouse, name: str, definition: View | None = None) -> Iterator[ViewFlow]:
-    """A view's flow while nobody else refreshes it: other threads of this process wait for their turn."""
-    with holding(warehouse, flow_name(name, Kind.VIEW), wait=True) as guard:
+    """A view's flow while nobody else refreshes it: other threads of this process wait for their turn. With another
+    `definition` no runner has it meanwhile: it would build the view by the old one again."""
+    held = holding if definition is None else alone
+    with held(warehouse, flow_name(name, Kind.VIEW), wait=True) as guard:
         known = _open.setdefault(warehouse, {})
         flow, found = known.pop(name, None), definition or warehouse.definition(Kind.VIEW, name)
         outer = warehouse.spark

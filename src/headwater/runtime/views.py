@@ -7,6 +7,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from headwater.errors import HeadwaterError
 from headwater.flows import flow_name
 from headwater.model import Kind
 from headwater.runtime.opening import require_fence
@@ -36,15 +37,20 @@ def view_plans(warehouse: Warehouse, wanted: set[str]) -> list[Plan]:
 
 def _plan(warehouse: Warehouse, definition: View, flow: str) -> Plan:
     trigger: Trigger = definition.refresh.every or "continuous"
+    try:
+        after = frozenset(map(str, read_by(warehouse, definition.sql)))
+    except HeadwaterError:  # what it reads has been dropped: its flow says so, and is given up alone
+        after = frozenset()
     return Plan(
         flow=flow,
         trigger=trigger,
         pace=Pace(1_000_000_000, JOINED),
         open=partial(_open, warehouse, definition),
-        after=frozenset(map(str, read_by(warehouse, definition.sql))),
+        after=after,
+        made_of=(definition.model_dump(), warehouse.project.format_of(definition), sorted(after)),
     )
 
 
 def _open(warehouse: Warehouse, definition: View, spark: SparkSession, guard: Guard) -> ViewFlow:
     require_fence(warehouse, definition)
-    return open_flow(warehouse, definition.name, spark, guard)
+    return open_flow(warehouse, definition.name, spark, guard, definition)

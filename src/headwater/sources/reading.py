@@ -170,6 +170,10 @@ class Reader(ABC):
         gives the rest of the range, and a record with its PROBLEM in place of what can't be read."""
         return False
 
+    def probe(self) -> None:  # noqa: B027 - what most sources are read by fails at once when they are gone
+        """A step takes long, and Spark's tasks may be waiting for the source: raise if it can't be reached now. Called
+        from another thread."""
+
     def freeze(self) -> None:  # noqa: B027 - a source that can't tell its end goes on
         """From now on `next` ends where the source ends at this moment: for a run that is to come to an end."""
 

@@ -70,6 +70,14 @@ _controls = sa.Table(
     sa.Column("changed_at", sa.Float, nullable=False),
 )
 
+_releases = sa.Table(
+    "flow_releases",
+    _metadata,
+    sa.Column("flow", sa.String, primary_key=True),
+    sa.Column("token", sa.String, nullable=False),
+    sa.Column("expires_at", sa.Float, nullable=False),
+)
+
 _statuses = sa.Table(
     "flow_statuses",
     _metadata,
@@ -204,6 +212,26 @@ class Database:
             connection.execute(sa.delete(_controls).where(where))
             values = {"paused": paused, "resumed": resumed + (not paused), "changed_at": time.time()}
             connection.execute(sa.insert(_controls).values(flow=flow, **values))
+
+    def releases(self) -> frozenset[str]:
+        """The flows that commands ask their runners to let go of."""
+        now = self.now()
+        with self._doing("read"), self._engine.connect() as connection:
+            found = connection.execute(sa.select(_releases.c.flow).where(_releases.c.expires_at > now))
+            return frozenset(found.scalars())
+
+    def ask_release(self, flow: str, token: str, seconds: float) -> None:
+        """Ask whoever runs a flow to let go of it; the request is void after so many seconds."""
+        values = {"flow": flow, "token": token, "expires_at": self.now() + seconds}
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_releases).where(_releases.c.flow == flow))
+            connection.execute(sa.insert(_releases), values)
+
+    def end_release(self, flow: str, token: str) -> None:
+        """Take a request back."""
+        where = (_releases.c.flow == flow) & (_releases.c.token == token)
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_releases).where(where))
 
     def statuses(self) -> dict[str, dict[str, Any]]:
         """The last thing each flow has said of itself; `updated_at` is seconds since 1970."""

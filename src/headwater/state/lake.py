@@ -208,6 +208,18 @@ class State:
         """Pause a flow, or let it run (again)."""
         self._database.set_control(flow, paused=paused)
 
+    def releases(self) -> frozenset[str]:
+        """The flows that commands ask their runners to let go of."""
+        return self._database.releases()
+
+    def ask_release(self, flow: str, token: str, seconds: float) -> None:
+        """Ask whoever runs a flow to let go of it; the request is void after so many seconds."""
+        self._database.ask_release(flow, token, seconds)
+
+    def end_release(self, flow: str, token: str) -> None:
+        """Take a request back."""
+        self._database.end_release(flow, token)
+
     def statuses(self) -> dict[str, dict[str, Any]]:
         """The last thing each flow has said of itself; `updated_at` is seconds since 1970."""
         return self._database.statuses()

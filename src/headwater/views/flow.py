@@ -286,7 +286,8 @@ def open_flow(
     """
     found = definition or warehouse.definition(Kind.VIEW, name)
     assert isinstance(found, View)
-    written = warehouse.project.place(f"views.{name}.sql") if found is warehouse.project.views.get(name) else None
+    defined = warehouse.project.views.get(name)
+    written = warehouse.project.place(f"views.{name}.sql") if defined and defined.sql == found.sql else None
     query = asked(warehouse, found.sql, spark, origin=written)
     return flow_of(warehouse, Kind.VIEW, found, found.refresh.policy, query, spark, guard)
 

@@ -130,9 +130,13 @@ class Cluster:
                 hint="check `security` and the rights of its user",
             )
         said = f" ({self._said})" if self._said else ""
+        return self.gone(f"{reason.str()}{said}")
+
+    def gone(self, why: str) -> TransientError:
+        """The brokers do not answer, by their names."""
         return TransientError(
             Code.SOURCE_UNAVAILABLE,
-            f"the brokers {self.spec.brokers} can't be reached: {reason.str()}{said}",
+            f"the brokers {self.spec.brokers} can't be reached: {why}",
             where=self.spec.where,
             hint="check that they run and that `brokers` and `security` are right",
         )

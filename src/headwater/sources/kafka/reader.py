@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.errors import Code, TerminalError, UsageError
+from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
 from headwater.handover import Selection
 from headwater.logs import get_logger
 from headwater.sources.decoding.base import Decoder
@@ -43,7 +43,13 @@ from headwater.sources.kafka.offsets import (
 from headwater.sources.kafka.settings import spark_options
 from headwater.sources.kafka.values import KEY, KEY_RAW, decoder_of, key_column
 from headwater.sources.reading import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext
+from headwater.sparkerrors import reason, without_plan
 
+_SILENCE = re.compile(
+    r"kafka\.common\.errors\.\w*(Timeout|Disconnect|Network|Unavailable|NotAvailable|NotLeader|Coordinator|Retriable)"
+    r"|Cannot fetch record for offset|Timeout of \d+ ?ms expired|TimeoutException.*[Kk]afka|DisconnectException"
+)
+"""What Spark's tasks say of brokers that don't answer."""
 LISTING_SECONDS = 2.0
 """How old a list of all topics may be when new ones that fit a pattern are looked for."""
 SURVEY_SECONDS = 2.0
@@ -132,6 +138,17 @@ class KafkaReader(Reader):
     def settle(self, start: Position | None, ahead: Ahead) -> Position:
         self._generations.keep(Place.of(start), Place.of(ahead.end))
         return ahead.end
+
+    def inspect(self, start: Position | None, end: Position, error: Exception) -> bool:
+        """What Spark's tasks met at the brokers is told like what we meet there ourselves, by the brokers' names."""
+        said = "" if isinstance(error, HeadwaterError) else reason(error)
+        if _SILENCE.search(said):
+            self._cluster.names()  # still away: that is told
+            raise self._cluster.gone(without_plan(said)) from error
+        return False
+
+    def probe(self) -> None:
+        self._cluster.names()
 
     def freeze(self) -> None:
         self._frozen = None
