@@ -12,7 +12,7 @@ from deltalake import DeltaTable as Handle
 from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from headwater.errors import Code, TerminalError, Unsupported
+from headwater.errors import Code, IntegrityError, TerminalError, Unsupported
 from headwater.formats.arrow import as_spark
 from headwater.formats.base import Address, Surroundings
 from headwater.formats.delta import looking
@@ -139,7 +139,18 @@ class DeltaLight(LightTable):
         except TableNotFoundError:
             raise
         except DeltaError as error:
-            raise self._missing(version if version is not None else -1) from error
+            torn = looking.torn_commit(Files(f"{path}/_delta_log", self.around.storage))
+            if torn is not None:
+                raise IntegrityError(
+                    Code.TABLE_CORRUPT,
+                    f"Delta table {self.address}: its commit {torn} can't be read: {str(error).splitlines()[0]}",
+                    hint="put the file back from a copy of the lake; without one, drop the topic, table or view"
+                    " (headwater topic drop NAME --yes, and so on): the next run makes it again",
+                ) from error
+            if version is None:
+                message = f"Delta table {self.address} can't be opened: {str(error).splitlines()[0]}"
+                raise TerminalError(Code.STORAGE_FAILED, message) from error
+            raise self._missing(version) from error
 
     def _missing(self, at: At) -> TerminalError:
         return TerminalError(Code.NO_SUCH_VERSION, f"Delta table {self.address} has no version {at}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
@@ -19,6 +20,9 @@ from headwater.formats.near import PLAIN, Near, among, ranges
 from headwater.model import WEIGHT, Version
 from headwater.storage import Files
 
+_COMMIT = re.compile(r"\d{20}\.json")
+_LATEST = 20
+"""Commits that are looked at for one that is torn."""
 _FEED = {"_change_type", "_commit_version", "_commit_timestamp"}
 
 
@@ -144,3 +148,15 @@ def _literal(value: Any, kind: pa.DataType) -> str | None:
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def torn_commit(log: Files) -> str | None:
+    """The newest commit of a log that is no JSON, line by line: it was cut, or something else was written over it."""
+    names = sorted((entry.name for entry in log.list() if _COMMIT.fullmatch(entry.name)), reverse=True)
+    for name in names[:_LATEST]:
+        try:
+            for line in (log.find(name) or b"").splitlines():
+                json.loads(line)
+        except ValueError:
+            return log.join(name)
+    return None

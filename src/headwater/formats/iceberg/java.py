@@ -17,16 +17,19 @@ from pyspark.sql.types import StructType
 from headwater.catalogs.base import spark_conf
 from headwater.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError, did_you_mean
 from headwater.formats.base import Surroundings
-from headwater.formats.iceberg.metadata import Metadata
+from headwater.formats.iceberg.metadata import Metadata, unreadable
 from headwater.formats.iceberg.names import TableName, catalog_of, catalogs, place
 from headwater.formats.iceberg.recovery import forget_landed, note_landed
 from headwater.session import activate
+from headwater.sparkerrors import reason, unread_file
 
 _CONFLICTS = {
     "org.apache.iceberg.exceptions.CommitFailedException": "another writer came first",
     "org.apache.iceberg.exceptions.ValidationException": "another writer changed the same rows",
 }
 _UNKNOWN = "org.apache.iceberg.exceptions.CommitStateUnknownException"
+_TORN = ("JsonEOFException", "JsonParseException", "ChecksumException", "NotFoundException", "java.io.EOFException")
+"""Java's classes of errors over a file that was cut, overwritten or taken away."""
 _loading = threading.Lock()
 _loaded: set[tuple[str, str]] = set()
 """Sessions and their catalogs that are set up."""
@@ -36,7 +39,11 @@ _MISSING = "org.apache.iceberg.exceptions.NoSuchTableException"
 class JavaTable:
     """A handle on one table by name; nothing is loaded before it is asked for."""
 
-    def __init__(self, spark: SparkSession, name: TableName, around: Surroundings) -> None:
+    def __init__(
+        self, spark: SparkSession, name: TableName, around: Surroundings, look: Callable[[], None] = lambda: None
+    ) -> None:
+        """`look` is called before the table is loaded, and raises where that would be in vain."""
+        self._look = look
         self.spark = spark
         self.name = name
         self.jvm: Any = spark._jvm
@@ -61,11 +68,15 @@ class JavaTable:
     # --- the table
 
     def exists(self) -> bool:
-        return bool(self._catalog().tableExists(self._identifier()))
+        self._look()
+        with _reading(self.name):
+            return bool(self._catalog().tableExists(self._identifier()))
 
     def load(self) -> Any:
+        self._look()
         try:
-            return self._catalog().loadTable(self._identifier())
+            with _reading(self.name):
+                return self._catalog().loadTable(self._identifier())
         except Py4JJavaError as error:
             if _MISSING not in causes(error):
                 raise
@@ -95,6 +106,10 @@ class JavaTable:
     def drop(self) -> None:
         self._catalog().dropTable(self._identifier(), True)
         forget_landed(self._around, self.name)
+
+    def forget(self) -> None:
+        """Take the table out of its catalog, without a look at it: its files stay where they are."""
+        self._catalog().dropTable(self._identifier(), False)
 
     def delete_folder(self, location: str) -> None:
         """What a drop leaves behind: empty folders, and files that no commit has ever named."""
@@ -210,6 +225,18 @@ class _Call:
 
 
 @contextmanager
+def _reading(name: TableName) -> Iterator[None]:
+    """Say which metadata file it is that can't be read: what Java says of a cut file is where its JSON ends."""
+    try:
+        yield
+    except (Py4JJavaError, CapturedException) as error:
+        file = unread_file(error)
+        if file is None or not any(name.endswith(_TORN) for name in causes(error)):
+            raise
+        raise unreadable(".".join(name.parts), file, reason(error)) from error
+
+
+@contextmanager
 def committing(name: TableName) -> Iterator[None]:
     """Say what a failed commit means: Iceberg's conflicts may be tried again, after a look at what landed."""
     try:
@@ -229,9 +256,9 @@ def _failed(error: Exception, table: str) -> HeadwaterError | None:
             f"the catalog did not say whether a commit to {table} went through",
             hint="the next try looks first whether it has landed",
         )
-    for name, reason in _CONFLICTS.items():
+    for name, why in _CONFLICTS.items():
         if name in found:
-            return TransientError(Code.COMMIT_FAILED, f"a commit to {table} was refused: {reason}")
+            return TransientError(Code.COMMIT_FAILED, f"a commit to {table} was refused: {why}")
     return None
 
 

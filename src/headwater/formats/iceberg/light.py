@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchTableError, NotInstalledError
+from pyiceberg.exceptions import NoSuchTableError, NotInstalledError, ValidationError
 from pyiceberg.io import load_file_io
 from pyiceberg.manifest import FileFormat
 from pyiceberg.table import DataScan, StaticTable, Table
@@ -16,7 +16,7 @@ from pyiceberg.table import DataScan, StaticTable, Table
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.formats.arrow import as_spark
 from headwater.formats.base import Address, Surroundings
-from headwater.formats.iceberg.metadata import Metadata
+from headwater.formats.iceberg.metadata import Metadata, unreadable
 from headwater.formats.iceberg.names import catalog_of, place, table_name
 from headwater.formats.iceberg.scanning import scan
 from headwater.formats.light import LightTable
@@ -24,6 +24,8 @@ from headwater.formats.scanning import ParquetScan
 from headwater.model import At, Version
 from headwater.secret import Secret
 
+_TORN = (ValidationError, ValueError, EOFError)
+"""What pyiceberg raises over a metadata file that was cut, or is something else."""
 _STORAGE = {
     ("s3", "endpoint"): "s3.endpoint",
     ("s3", "access_key"): "s3.access-key-id",
@@ -124,6 +126,22 @@ class IcebergLight(LightTable):
             ) from error
         except NoSuchTableError as error:
             raise self._missing() from error
+        except _TORN as error:
+            raise unreadable(str(self.address), self._recorded(), _in_short(error)) from error
+
+    def _recorded(self) -> str | None:
+        """The metadata file that the embedded catalog names; another kind of catalog does not tell."""
+        from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+        from sqlalchemy import select
+        from sqlalchemy.orm import Session
+
+        if not isinstance(self._catalog, SqlCatalog):
+            return None
+        table = IcebergTables
+        name = (table.table_namespace == ".".join(self._name.namespace)) & (table.table_name == self._name.table)
+        with Session(self._catalog.engine) as session:
+            mine = (table.catalog_name == self._catalog.name) & name
+            return session.scalar(select(table.metadata_location).where(mine))
 
     def _open_folder(self, warehouse: str, options: dict[str, str]) -> Table:
         """A Hadoop table has no catalog to ask: the newest of its numbered metadata files is the table."""
@@ -137,7 +155,11 @@ class IcebergLight(LightTable):
         # The hint may lag behind: it is written after the commit.
         while io.new_input(f"{folder}/v{number + 1}.metadata.json").exists():
             number += 1
-        return StaticTable.from_metadata(f"{folder}/v{number}.metadata.json", options)
+        file = f"{folder}/v{number}.metadata.json"
+        try:
+            return StaticTable.from_metadata(file, options)
+        except _TORN as error:
+            raise unreadable(str(self.address), file, _in_short(error)) from error
 
     def _missing(self) -> TerminalError:
         return TerminalError(Code.NO_SUCH_RELATION, f"there is no Iceberg table {self.address}")
@@ -161,6 +183,12 @@ def _file_number(uri: str) -> int | None:
         return os.stat(uri.removeprefix("sqlite:///")).st_ino if uri.startswith("sqlite:///") else None
     except FileNotFoundError:
         return None
+
+
+def _in_short(error: Exception) -> str:
+    """What is wrong with a file, without all that pydantic has to say."""
+    lines = [line.strip() for line in str(error).splitlines()] or [type(error).__name__]
+    return lines[min(1, len(lines) - 1)].partition(" [type=")[0]
 
 
 def _metadata(table: Table) -> Metadata:

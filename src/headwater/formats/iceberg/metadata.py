@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import Any
 
+from headwater.errors import Code, IntegrityError
 from headwater.model import At, Commit, Mark, Version
 
 MARK = "headwater.mark"
@@ -26,6 +27,17 @@ _ROW_COUNTS = (
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+def unreadable(table: str, file: str | None, why: str) -> IntegrityError:
+    """A table whose newest metadata file is cut, overwritten or gone."""
+    named = "its metadata file" if file is None else f"its metadata file {file}"
+    return IntegrityError(
+        Code.TABLE_CORRUPT,
+        f"Iceberg table {table}: {named} can't be read: {why}",
+        hint="put the file back from a copy of the lake; without one, drop the topic, table or view"
+        " (headwater topic drop NAME --yes, and so on): the next run makes it again",
+    )
 
 
 @dataclass(frozen=True)

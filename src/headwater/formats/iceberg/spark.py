@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +21,16 @@ from headwater.formats.iceberg import changes, maintenance
 from headwater.formats.iceberg.format import ICEBERG
 from headwater.formats.iceberg.java import JavaTable, committing
 from headwater.formats.iceberg.layout import LAYOUT, java_spec, layout_of, partitions, properties, respec
+from headwater.formats.iceberg.light import IcebergLight
 from headwater.formats.iceberg.metadata import MARK, Metadata
 from headwater.formats.iceberg.names import table_name
 from headwater.formats.stats import table_stats
 from headwater.model import DELETED, At, Commit, DataFile, Mark, TableStats, Version
 from headwater.spec import Layout
+
+LOOK_EVERY = 300.0
+"""Seconds between two looks whether a table's metadata file is whole; the first is when it is first opened here."""
+_looked_at: dict[tuple[str, str | None], float] = {}
 
 
 class IcebergTable(SparkTable):
@@ -33,7 +39,7 @@ class IcebergTable(SparkTable):
     def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
         super().__init__(spark, address, around)
         self.name = table_name(address)
-        self._java = JavaTable(spark, self.name, around)
+        self._java = JavaTable(spark, self.name, around, self._require_whole)
 
     @property
     def format(self) -> Format:
@@ -41,6 +47,19 @@ class IcebergTable(SparkTable):
 
     def exists(self) -> bool:
         return self._java.exists()
+
+    def _require_whole(self) -> None:
+        """Look at the metadata file now and then, without Java: that tries a cut one again for a minute and a half."""
+        place, now = (self.around.home, self.address.table), time.monotonic()
+        if now - _looked_at.get(place, float("-inf")) < LOOK_EVERY:
+            return
+        try:
+            IcebergLight(self.address, self.around).version()
+        except IntegrityError:
+            raise
+        except Exception:  # what pyiceberg can't open is for Java to say
+            pass
+        _looked_at[place] = now
 
     def schema(self) -> StructType:
         return self._java.spark_schema(self._java.load().schema())
@@ -56,10 +75,16 @@ class IcebergTable(SparkTable):
         self._java.create(java_schema, spec, properties(schema, layout))
 
     def drop(self) -> None:
-        drop_feeds(self)
-        if not self.exists():
+        try:
+            drop_feeds(self)
+            if not self.exists():
+                return
+            metadata = self._java.metadata()
+        except IntegrityError as error:
+            if error.code is not Code.TABLE_CORRUPT:
+                raise
+            self._java.forget()  # what it was can't be told: files that it had are left where they lie
             return
-        metadata = self._java.metadata()
         self._java.drop()
         if LAYOUT in metadata.properties:
             self._java.delete_folder(metadata.location)
