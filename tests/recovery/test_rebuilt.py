@@ -43,7 +43,7 @@ def test_hidden_columns_stay_hidden_and_nothing_is_planned(tmp_path: Path) -> No
     assert project.query(asked[0])[0] == {"kind": "z", "mean": 3.0}
     assert project.do("mv", "verify", "means").code == 0
     shutil.rmtree(project.root / ".headwater")
-    assert project.do("mv", "drop", "means").code == 0, "what a statement made is still a statement's"
+    assert project.do("mv", "drop", "means", "--yes").code == 0, "what a statement made is still a statement's"
 
 
 def files_of(project: Moving, table: str = "topics/orders") -> list[Path]:
