@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.errors import Code
+from headwater.sql.functions import SAFE
 from headwater.sql.parsing import parse_statement
 from headwater.sql.places import InvalidSql
 from headwater.sql.safety import require_read_only
@@ -21,6 +22,8 @@ from headwater.sql.safety import require_read_only
         "SELECT window(ts, '1 hour'), approx_count_distinct(a), from_json(b, 'x int') FROM x GROUP BY window",
         "SELECT t.z FROM x LATERAL VIEW explode(y) t AS z",
         "SELECT * FROM changes('x', 1, 2)",
+        "SELECT to_utc_timestamp(a, 'UTC'), from_utc_timestamp(a, 'UTC'), localtimestamp(), shiftleft(a, 1) FROM x",
+        "SELECT get_json_object(a, '$.b[*].c'), CAST(b AS STRUCT<c: INT NOT NULL COMMENT 'd'>) FROM x",
         "SELECT /*+ BROADCAST(a) */ * FROM x a JOIN y ON a.i = y.i",
         "EXPLAIN ANALYZE SELECT 1",
         "EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT 1",
@@ -75,4 +78,26 @@ def test_anything_else_is_refused_at_its_place(sql: str, blamed: str) -> None:
 def test_a_very_long_statement_is_refused() -> None:
     sql = f"SELECT '{'a' * 100_000}'"
     with pytest.raises(InvalidSql, match="characters at most"):
+        require_read_only(parse_statement(sql), sql)
+
+
+def test_every_function_on_the_list_may_be_called() -> None:
+    refused: dict[str, str] = {}
+    for name in SAFE:
+        for count in range(6):
+            sql = f"SELECT {name}({', '.join('abcdef'[:count])}) FROM x"
+            try:
+                require_read_only(parse_statement(sql), sql)
+            except InvalidSql as error:
+                if error.code is Code.NOT_ALLOWED:
+                    refused.setdefault(name, str(error))
+            else:
+                refused.pop(name, None)
+                break
+    assert not refused
+
+
+def test_what_sqlglot_stumbles_over_is_refused() -> None:
+    sql = "SELECT regexp_replace(a, b) FROM x"
+    with pytest.raises(InvalidSql, match="can't be translated"):
         require_read_only(parse_statement(sql), sql)

@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headwater.errors import Code, HeadwaterError, UsageError
@@ -17,6 +18,9 @@ from headwater.lake import Lake
 from headwater.query.duckdb.instances import connect, folders_of
 from headwater.query.sparksafety import require_quiet, require_safe_text
 from headwater.session import fork
+from headwater.sql.dialect import Headwater
+from headwater.sql.functions import SAFE
+from headwater.sql.parsing import parse_query
 from tests.sql.lab import Bench
 
 SECRET = "s3cret-dsn-password"
@@ -335,6 +339,7 @@ ANSWERED: dict[str, list[dict[str, Any]]] = {
     "SELECT event_id FROM events WHERE (user, amount) IN (SELECT max(user) AS u, 7 FROM events)": [{"event_id": "e2"}],
     "SELECT 1 AS a UNION ALL SELECT 2 EXCEPT SELECT 2": [{"a": 1}],
     "SELECT CAST('1' AS INT) + 1 AS a, X'41' = encode('A', 'UTF-8') AS b": [{"a": 2, "b": True}],
+    "SELECT percentile_cont(0.25) WITHIN GROUP (ORDER BY amount DESC) AS p FROM events": [{"p": 6.0}],
     "SELECT regexp_replace('a$', '[$]', '-') AS a": [{"a": "a-"}],
 }  # fmt: skip
 """What may be asked, with its rows."""
@@ -447,6 +452,22 @@ def test_spark_s_own_reading_of_a_text_is_judged(lake: Lake) -> None:
     with pytest.raises(UsageError):
         require_quiet(session.sql("SELECT (SELECT max(a) FROM VALUES (1) AS t(a) WHERE user = 'x')"))
     require_quiet(session.sql("SELECT user FROM (SELECT 1 AS user)"))
+
+
+def test_spark_knows_every_function_on_the_list(lake: Lake) -> None:
+    session, odd = fork(lake.spark), []
+    for name in sorted(SAFE):
+        for count in range(1, 5):
+            sql = f"SELECT {name}({', '.join('abcd'[:count])}) FROM known"
+            try:
+                query = parse_query(sql)
+                require_safe_text(session, query.sql(dialect=Headwater, comments=False), {"known"})
+            except UsageError as error:
+                if error.code is Code.NOT_ALLOWED:
+                    odd.append(f"{sql}: {error}")
+            except (KeyError, PySparkException):
+                continue  # it takes another number of arguments
+    assert not odd
 
 
 def test_queries_read_no_files_and_no_environment_whoever_asks(

@@ -58,6 +58,10 @@ class Headwater(Spark):
     class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
         # Spark knows WITH inside of a query; moved to its top, its names would be seen where others are meant.
         EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
+        # Spark has percentile_cont(…) WITHIN GROUP (ORDER BY …); percentile_approx in its place gives other rows.
+        TRANSFORMS: ClassVar[dict[type[exp.Expr], Any]] = {
+            kind: rule for kind, rule in Spark.Generator.TRANSFORMS.items() if kind is not exp.WithinGroup
+        }
 
     class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
         def _parse_table_hints(self) -> list[exp.Expr] | None:

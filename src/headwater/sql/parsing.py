@@ -23,8 +23,8 @@ STATEMENTS = (
     " INSERT INTO and SET"
 )
 
-_STUMBLES = (IndexError, KeyError, TypeError, AttributeError, ValueError, AssertionError, RecursionError)
-"""What sqlglot's parser itself raises over some texts that are no SQL."""
+STUMBLES = (IndexError, KeyError, TypeError, AttributeError, ValueError, AssertionError, RecursionError)
+"""What sqlglot itself raises over some texts that are no SQL, or that it can't translate."""
 
 _OPENED = re.compile(r"Missing .* from \d+:(\d+)")
 
@@ -124,7 +124,7 @@ def _parsed(sql: str, into: type[exp.Expr] | None = None) -> list[exp.Expr]:
         raise _not_parsed(error, sql) from None
     except TokenError as error:
         raise _not_closed(error, sql) from None
-    except _STUMBLES as error:
+    except STUMBLES as error:
         raise InvalidSql("can't be parsed", hint="it may be nested too deeply, or lack an argument") from error
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from headwater.errors import Code
 from headwater.sql.dialect import Headwater
 from headwater.sql.functions import SAFE
 from headwater.sql.nodes import IN_HINTS, NODES
-from headwater.sql.parsing import parse_query
+from headwater.sql.parsing import STUMBLES, parse_query
 from headwater.sql.places import InvalidSql, Span, span_of
 from headwater.sql.references import referring
 from headwater.sql.statements import CreateView, Describe, Explain, Export, Select, Show, Statement
@@ -47,8 +48,11 @@ def require_read_only(statement: Statement, text: str) -> None:
         first = re.search(r"\S+", text)
         span = (first.start(), first.end() - 1) if first else None
         raise _refusal("only queries, EXPLAIN, SHOW and DESCRIBE are answered here", text, span)
-    _require_plain(what.query, text)
-    _require_plain_as_generated(what.query, text)
+    try:
+        _require_plain(what.query, text)
+        _require_plain_as_generated(what.query, text)
+    except (SqlglotError, *STUMBLES) as error:
+        raise _refusal("this can't be translated for Spark", text, None) from error
 
 
 def _require_plain_as_generated(query: exp.Query, text: str) -> None:
