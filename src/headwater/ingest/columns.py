@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 from headwater.formats.frames import column, quoted
 from headwater.sources.base import EventColumns
 from headwater.sources.decoding.base import EVENT, MISFITS, POSITION, PROBLEM, RAW, UNKNOWN
+from headwater.sources.decoding.literals import is_moment, parse
 
 STANDARD: dict[str, tuple[str, DataType]] = {
     "event_id": ("id", StringType()),
@@ -50,6 +51,8 @@ RESERVED = (EVENT_DATE, SOURCE, POSITION, INGESTED_AT, RAW, RESCUED, EVENT, PROB
 PREFIX = "payload_"
 _NUMBER = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
 _MILLISECONDS_FROM = 100_000_000_000
+_COLON_FROM = len("2026-1-1T1:")
+"""Where the first colon of a text with a day and a time can be."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,11 @@ class StandardColumn:
     def value(self) -> Column:
         """NULL too where it can't be read as the column's type."""
         text = self.found.cast(StringType())
-        return _instant(text) if isinstance(self.type, TimestampType) else text.cast(self.type)
+        if isinstance(self.type, TimestampType):
+            return _instant(text)
+        if isinstance(self.type, LongType):  # 5.0 is the whole number 5, and 5.7 is none
+            text = F.when(F.endswith(text, F.lit(".0")), F.substring_index(text, ".", 1)).otherwise(text)
+        return parse(text, self.type)
 
     @property
     def is_unreadable(self) -> Column:
@@ -207,8 +214,10 @@ def _instant(text: Column) -> Column:
     """ISO 8601, or seconds or milliseconds since 1970."""
     number = text.cast("double")
     seconds = F.when(F.abs(number) >= _MILLISECONDS_FROM, number / 1000).otherwise(number)
-    is_number = ~F.contains(text, F.lit(":")) & text.rlike(_NUMBER)  # nearly all have a colon, and it is soon found
-    return F.when(is_number, F.timestamp_seconds(seconds)).otherwise(text.cast("timestamp"))
+    colon = F.instr(text, ":")  # nearly all have one, and it is soon found
+    of_number = F.when(text.rlike(_NUMBER), F.timestamp_seconds(seconds)).when(is_moment(text), text.cast("timestamp"))
+    # Before that of `10:30` there is no day: Spark would take today.
+    return F.when(colon == 0, of_number).when(colon >= _COLON_FROM, text.cast("timestamp"))
 
 
 def _is_of_a_format(name: str) -> bool:

@@ -9,22 +9,27 @@ import re
 from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import PurePosixPath
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.json as arrow_json
 import pyarrow.parquet as arrow_parquet
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, NullType, StructField, StructType
 
 from headwater.errors import Code, UsageError, Where, did_you_mean
 from headwater.formats.frames import column
 from headwater.handover import local_frame
+from headwater.sources.decoding.typed import conform
 
 ENDINGS = (".csv", ".json", ".ndjson", ".jsonl", ".parquet")
-_LEADING_ZERO = re.compile(r"[+-]?0\d")
+_NO_NUMBER = re.compile(r"[+-]?0[\dxX].*|\s.*|.*\s|[+-]?(nan|inf|infinity)", re.IGNORECASE | re.DOTALL)
+"""What Arrow would take for a number, and is none: 007, 0x10, one with blanks around it, NaN."""
+_LONG_NUMBER = re.compile(r"[+-]?\d{19,}")
+_LARGEST = 2**63 - 1
 _LINE = "_hw_line"
 
 
@@ -46,7 +51,12 @@ def loaded(
     rows = _parsed(name, lambda: _read(suffix, content, lines, declared is not None), where)
     _check_keys(rows, keys, name, lines)
     frame = local_frame(spark, rows)
-    return frame if declared is None else _typed(frame, declared, name, lines)
+    if declared is None:
+        return frame
+    typed = _typed(frame, declared, name, lines)
+    if any(typed.schema[key] != frame.schema[key] for key in keys):  # 7 and 007 are two texts and one number
+        check_rows(typed, keys, name)
+    return typed
 
 
 def check_rows(rows: DataFrame, keys: Sequence[str], table: str) -> None:
@@ -68,10 +78,13 @@ def check_rows(rows: DataFrame, keys: Sequence[str], table: str) -> None:
 def fitted(rows: DataFrame, types: StructType, table: str) -> DataFrame:
     """Rows of a statement by the types of a table's columns; a value that is none of its type is told."""
     wanted = {field.name: field.dataType for field in types.fields}
-    casts = {name: F.expr(_try_cast(name, wanted[name].simpleString())) for name in rows.columns}
+    casts: dict[str, Column] = {}
+    misfits: dict[str, list[Column]] = {name: [] for name in rows.columns}
+    for given in rows.schema.fields:
+        casts[given.name] = _cast(given, wanted[given.name], misfits[given.name])
     changing = [f.name for f in rows.schema.fields if f.dataType != wanted[f.name]]
     try:
-        odd = [column(name).isNotNull() & casts[name].isNull() for name in changing]
+        odd = [F.coalesce(*misfits[name], F.lit(None)).isNotNull() for name in changing]
         first = (
             rows.where(reduce(lambda a, b: a | b, odd)).select(*odd, *map(column, changing)).first() if odd else None
         )
@@ -98,8 +111,12 @@ def _read(suffix: str, content: bytes, lines: list[_Line] | None, declared: bool
     if lines is not None:
         return _csv(content, lines, declared)
     if suffix == ".json" and content.lstrip()[:1] == b"[":
-        return pa.Table.from_pylist(json.loads(content))
+        return pa.Table.from_pylist(json.loads(content, parse_constant=_no_number))
     return arrow_json.read_json(io.BytesIO(content))
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")
 
 
 class _Line:
@@ -133,22 +150,27 @@ def _csv_lines(content: bytes, name: str) -> list[_Line]:
 
 def _csv(content: bytes, lines: list[_Line], declared: bool) -> pa.Table:
     header = lines[0].values
-    # 007 is no number, whatever it looks like.
-    text = [
-        name
-        for at, name in enumerate(header)
-        if declared or any(_LEADING_ZERO.match(line.values[at]) for line in lines[1:])
-    ]
+    text = [name for at, name in enumerate(header) if declared or any(_is_text(line.values[at]) for line in lines[1:])]
     convert = arrow_csv.ConvertOptions(
         column_types={name: pa.string() for name in text},
         null_values=[""],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
+        true_values=["true", "True", "TRUE"],
+        false_values=["false", "False", "FALSE"],
     )
     parse = arrow_csv.ParseOptions(newlines_in_values=True)
     plain = content.decode("utf-8-sig").encode()
     rows = arrow_csv.read_csv(io.BytesIO(plain), parse_options=parse, convert_options=convert)
     return rows.cast(pa.schema([_as_kept(field) for field in rows.schema]))
+
+
+def _is_text(value: str) -> bool:
+    """Whether a value makes its column one of texts, whatever Arrow takes it for; an integer that has no place in 64
+    bits would become a double."""
+    if _LONG_NUMBER.fullmatch(value):
+        return abs(int(value)) > _LARGEST
+    return _NO_NUMBER.fullmatch(value) is not None
 
 
 def _as_kept(field: pa.Field) -> pa.Field:
@@ -163,7 +185,7 @@ def _parsed(name: str, read: Callable[[], pa.Table], where: Where | None) -> pa.
         return read()
     except RecursionError as error:
         raise UsageError(Code.INVALID_VALUE, f"{name} can't be read: it is nested too deeply", where=where) from error
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, ValueError, OverflowError) as error:
         raise UsageError(Code.INVALID_VALUE, f"{name} can't be read: {error}", where=where) from error
 
 
@@ -194,20 +216,26 @@ def _typed(frame: DataFrame, declared: StructType, name: str, lines: list[_Line]
             Code.SCHEMA_MISMATCH, f"the declared schema has no column '{unknown[0]}'", where=Where(name, 1), hint=hint
         )
     numbered = frame.coalesce(1).withColumn(_LINE, F.monotonically_increasing_id())
+    casts: dict[str, Column] = {}
     for field in (one for one in declared.fields if one.name in frame.columns):
         value = column(field.name)
-        odd = numbered.where(value.isNotNull() & F.expr(_try_cast(field.name, field.dataType.simpleString())).isNull())
-        first = odd.select(column(_LINE), value).orderBy(_LINE).first()
+        misfits: list[Column] = []
+        casts[field.name] = _cast(frame.schema[field.name], field.dataType, misfits)
+        odd = numbered.where(F.coalesce(*misfits, F.lit(None)).isNotNull())
+        first = odd.select(column(_LINE), value).orderBy(_LINE).first() if misfits else None
         if first is not None:
             line = first[0] + 1 if lines is None else lines[first[0] + 1].number
             message = f"'{first[1]}' is no {field.dataType.simpleString()}, which '{field.name}' is"
             raise UsageError(Code.SCHEMA_MISMATCH, message, where=Where(name, line))
-    there = [field for field in declared.fields if field.name in frame.columns]
-    return frame.select(*(column(field.name).cast(field.dataType).alias(field.name) for field in there))
+    return frame.select(*(value.alias(name) for name, value in casts.items()))
 
 
-def _try_cast(name: str, type_: str) -> str:
-    return f"TRY_CAST(`{name.replace('`', '``')}` AS {type_})"
+def _cast(given: StructField, wanted: DataType, misfits: list[Column]) -> Column:
+    """The column under another type; `misfits` gets what finds the values that are not exactly of it."""
+    value = column(given.name)
+    if isinstance(given.dataType, NullType):
+        return value.cast(wanted)
+    return conform(value, given.dataType, wanted, given.name, misfits).cast(wanted)
 
 
 def _shown(key: dict[str, object]) -> str:

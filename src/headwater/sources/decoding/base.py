@@ -27,6 +27,8 @@ UNKNOWN = "_unknown"
 """Whether the record may hold more than the schema says."""
 DECODE = "decode"
 SCHEMA = "schema"
+TOO_LARGE = "too_large"
+"""A reason too: it is larger than somebody takes, and the event is NULL."""
 
 
 class Decoder(ABC):

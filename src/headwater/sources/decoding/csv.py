@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
     BooleanType,
     DataType,
     DateType,
     DecimalType,
     DoubleType,
     LongType,
-    MapType,
     StringType,
     StructField,
     StructType,
@@ -27,7 +24,10 @@ from pyspark.sql.types import (
 )
 
 from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, PROBLEM, RAW, SCHEMA, Decoder
+from headwater.sources.decoding.cells import Cells
+from headwater.sources.decoding.checks import balanced
 from headwater.sources.decoding.json import quoted
+from headwater.sources.decoding.literals import is_no_number
 from headwater.sources.decoding.typed import problem
 
 DEFAULTS = {"sep": ",", "quote": '"', "escape": '"'}
@@ -81,6 +81,7 @@ class CsvDecoder(Decoder):
     ) -> None:
         given = {_spelled(key): value for key, value in (options or {}).items()}
         self._options = {**DEFAULTS, **{key: value for key, value in given.items() if key.lower() not in _OURS}}
+        self._cells = Cells(self._options)
         self._names = None if names is None else tuple(names)
         self._headed = headed or headers is not None
         self._headers = headers
@@ -98,18 +99,19 @@ class CsvDecoder(Decoder):
         decoded = self._lines(records)
         for i, layout in enumerate(layouts):
             mine = self._belongs(layout)
-            typed = self._parsed(_types(layout, schema))
+            typed = self._parsed(self._types(layout, schema))
             decoded = decoded.withColumn(f"{_PARSED}{i}", F.when(mine, typed))
             # Looked at again as text, but only where something did not fit: to say what.
             again = mine & F.col(f"{_PARSED}{i}.{_BROKEN}").isNotNull()
             texts = self._parsed([StringType()] * len(layout.names))
             decoded = decoded.withColumn(f"{_TEXTS}{i}", F.when(again, texts))
         numbered = list(enumerate(layouts))
+        cells = self._cells
         unreadable = F.coalesce(self._unreadable(), *[_ragged(i, layout) for i, layout in numbered])
         decoded = decoded.withColumn(_UNREADABLE, unreadable)
-        wrong = F.coalesce(*[_wrong(i, layout, schema) for i, layout in numbered], F.lit(None).cast(_WRONG_TYPE))
+        wrong = F.coalesce(*[_wrong(i, layout, schema, cells) for i, layout in numbered], F.lit(None).cast(_WRONG_TYPE))
         decoded = decoded.withColumn(_WRONG, F.when(F.col(_UNREADABLE).isNull(), wrong))
-        event = F.coalesce(*[_event(i, layout, schema) for i, layout in numbered], F.lit(None).cast(schema))
+        event = F.coalesce(*[_event(i, layout, schema, cells) for i, layout in numbered], F.lit(None).cast(schema))
         readable = F.col(_UNREADABLE).isNull() & F.col(RAW).isNotNull()
         misfit = F.when(F.size(_WRONG) > 0, problem(SCHEMA, _told()))
         return decoded.select(
@@ -190,6 +192,10 @@ class CsvDecoder(Decoder):
         options = {**self._options, "columnNameOfCorruptRecord": _BROKEN}
         return F.from_csv(F.col(_LINE) if line is None else line, schema.simpleString(), options)
 
+    def _types(self, layout: Layout, schema: StructType) -> list[DataType]:
+        wanted = {f.name: f.dataType for f in schema.fields}
+        return [self._cells.read_as(wanted.get(name, StringType())) for name in layout.names]
+
     def _unreadable(self) -> Column:
         raw, quote = F.col(RAW), self._options["quote"]
         why = F.when(F.length(F.trim(F.col(_LINE))) == 0, problem(DECODE, "an empty line"))
@@ -214,7 +220,10 @@ class CsvDecoder(Decoder):
             text = F.col(f"t.c{i}")
             asked.append(F.max(text.isNotNull()))
             for n, candidate in enumerate(tries):
-                fits = F.col(f"p{n}.c{i}").isNotNull() & self._looks_like(text, candidate)
+                value = F.col(f"p{n}.c{i}")
+                fits = value.isNotNull() & self._looks_like(text, candidate)
+                if isinstance(candidate, DoubleType):
+                    fits = fits & ~is_no_number(value, candidate)
                 asked.append(F.max(text.isNotNull() & ~fits))
         answer = readable.agg(*asked).first()
         assert answer is not None
@@ -255,27 +264,16 @@ def not_utf8(raw: Column) -> Column:
     return F.decode(raw, "UTF-8") != raw.cast(StringType())
 
 
-def _event(i: int, layout: Layout, schema: StructType) -> Column:
+def _event(i: int, layout: Layout, schema: StructType, cells: Cells) -> Column:
     """The columns by name; one that the line lacks is NULL."""
     at = {name: n for n, name in enumerate(layout.names)}
     fields = []
     for f in schema.fields:
         value: Column = F.lit(None)
         if f.name in at:
-            value = _value(F.col(f"{_PARSED}{i}.c{at[f.name]}"), f.dataType)
+            value = cells.value(F.col(f"{_PARSED}{i}.c{at[f.name]}"), f.dataType)
         fields.append(value.cast(f.dataType).alias(f.name))
     return F.when(F.col(f"{_PARSED}{i}").isNotNull(), F.struct(*fields))
-
-
-def _value(parsed: Column, wanted: DataType) -> Column:
-    """CSV has no nested values: they are JSON in a column's text."""
-    return F.from_json(parsed, wanted.simpleString()) if _is_nested(wanted) else parsed
-
-
-def _types(layout: Layout, schema: StructType) -> list[DataType]:
-    wanted = {f.name: f.dataType for f in schema.fields}
-    types = (wanted.get(name, StringType()) for name in layout.names)
-    return [StringType() if _is_nested(one) or isinstance(one, BinaryType) else one for one in types]
 
 
 def _ragged(i: int, layout: Layout) -> Column:
@@ -283,25 +281,31 @@ def _ragged(i: int, layout: Layout) -> Column:
     return F.when(broken, problem(DECODE, f"not {len(layout.names)} columns"))
 
 
-def _wrong(i: int, layout: Layout, schema: StructType) -> Column:
+def _wrong(i: int, layout: Layout, schema: StructType, cells: Cells) -> Column:
     """The columns whose text is there and whose value is not; NULL where there is none."""
     wanted = {f.name: f.dataType for f in schema.fields}
     found: list[Column] = []
-    unfit = F.col(f"{_TEXTS}{i}").isNotNull()
+    unfit = [F.col(f"{_TEXTS}{i}").isNotNull()]
     for n, name in enumerate(layout.names):
         data_type = wanted.get(name, StringType())
         if isinstance(data_type, StringType):
             continue
         parsed, text = F.col(f"{_PARSED}{i}.c{n}"), F.col(f"{_TEXTS}{i}.c{n}")
         missing = text.isNotNull() & parsed.isNull()
-        if _is_nested(data_type):
-            missing, text = parsed.isNotNull() & _value(parsed, data_type).isNull(), parsed
-            unfit = unfit | missing
+        if cells.makes(data_type):
+            missing = parsed.isNotNull() & cells.value(parsed, data_type).isNull()
+            unfit.append(missing)
+            if isinstance(cells.read_as(data_type), StringType):
+                text = parsed
+            else:
+                missing = missing | (text.isNotNull() & parsed.isNull())
+                text = F.coalesce(text, parsed.cast(StringType()))
         told = (F.lit(name).alias("name"), text.alias("text"), F.lit(data_type.simpleString()).alias("type"))
         found.append(F.when(missing, F.struct(*told)))
     if not found:
         return F.lit(None).cast(_WRONG_TYPE)
-    return F.when(unfit, F.filter(F.array(*found), lambda one: one.isNotNull())).cast(_WRONG_TYPE)
+    some = balanced(unfit)
+    return F.when(some, F.filter(F.array(*found), lambda one: one.isNotNull())).cast(_WRONG_TYPE)
 
 
 def _told() -> Column:
@@ -323,10 +327,6 @@ def _entries() -> Column:
         F.col(_WRONG),
         lambda one: F.struct(one.getField("name").alias("key"), one.getField("text").alias("value")),
     )
-
-
-def _is_nested(one: DataType) -> bool:
-    return isinstance(one, (ArrayType, MapType, StructType))
 
 
 def _common(one: DataType, other: DataType) -> DataType:

@@ -13,15 +13,35 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
+from headwater.sources.decoding.base import (
+    DECODE,
+    EVENT,
+    MISFITS,
+    PROBLEM,
+    RAW,
+    SCHEMA,
+    TOO_LARGE,
+    UNKNOWN,
+    Decoder,
+)
+from headwater.sources.decoding.checks import Checks, any_of, balanced
 from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
 
 CORRUPT = "_headwater_corrupt"
 _PARSED = "_headwater_parsed"
 _TEXT = "_headwater_text"
+_TEXTS = "_headwater_texts"
 _OPTIONS = {"columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
 _SHOWN = 60
 """Characters of a value that a message shows."""
+TYPED_ROWS = {"allowNonNumericNumbers": "true"}
+"""For rows that had types and were written as JSON: NaN and infinity are values of theirs."""
+LONGEST_TEXT = 20_000_000
+"""Characters of one text in a record, the most that Spark's JSON reader takes (Jackson's `maxStringLength`)."""
+_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF = r"\\u[dD][89a-fA-F]"
+NO_NAME = "a key is empty, and no column can have that name"
+LONE_SURROGATE = "a text has half of a character: a lone surrogate such as \\ud800"
 
 
 class JsonDecoder(Decoder):
@@ -55,7 +75,13 @@ class JsonDecoder(Decoder):
         made = self._expressions(schema)
         if made.quick is None:
             return None
-        return records.withColumn(EVENT, made.event).withColumn(UNKNOWN, made.quick)
+        parsed = records.withColumn(EVENT, made.event)
+        if made.texts is not None:
+            parsed = parsed.withColumn(_TEXTS, made.texts)
+        found = parsed.withColumn(UNKNOWN, made.quick)
+        if made.as_wanted is not None:
+            found = found.withColumn(EVENT, made.as_wanted)
+        return found if made.texts is None else found.drop(_TEXTS)
 
     def unknown(self, schema: StructType) -> Column | None:
         return self._expressions(schema).unknown
@@ -79,51 +105,76 @@ class _Expressions:
     event: Column
     """The event and whether it is corrupt, in one struct: nothing is copied where all is well."""
     quick: Column | None
+    texts: Column | None
+    """What has to be read beside the event; see `Checks`."""
+    as_wanted: Column | None
+    """The event by the schema, where it was read by another one."""
 
 
 def _expressions(schema: StructType, options: Mapping[str, str], *, canonical: bool) -> _Expressions:
     raw, text, parsed = F.col(RAW), F.col(_TEXT), F.col(_PARSED)
-    asked = StructType([*schema.fields, StructField(CORRUPT, StringType())])
+    checks = Checks(schema, options)
+    asked = StructType([*checks.read.fields, StructField(CORRUPT, StringType())])
     as_text = raw.cast(StringType())
+    texts = None if checks.texts is None else F.from_json(as_text, checks.texts, dict(options))
+    checked = checks.of(parsed, None if texts is None else F.col(_TEXTS))
+    wrong = any_of([one.wrong for one in checked.values()])
     broken = parsed.getField(CORRUPT).isNotNull()
+    unfit = broken if wrong is None else broken | F.coalesce(wrong, F.lit(False))
     invalid = F.decode(raw, "UTF-8") != text
     # Spark reads the first object of a text and leaves the rest: what is odd is looked at as a whole.
     loose = _is_loose(text, options)
     odd = broken | ~F.endswith(F.rtrim(text), F.lit("}")) | (_keys(text) != _values(parsed, schema)) | loose
     alone = F.from_json(F.concat(F.lit("["), text, F.lit("\n]")), "array<map<string,string>>", dict(options))
     no_object = parsed.isNull() | F.when(odd, F.size(F.coalesce(alone, F.array())) != 1).otherwise(False)
-    misfits = _misfits(text, schema, options)
+    nameless = _has_empty_key(text, options)
+    values = {name: one.value for name, one in checked.items()}
+    misfits = _misfits(text, schema, values, options)
     why = (
         F.when(raw.isNull(), F.lit(None))
         .when(invalid, problem(DECODE, "not valid UTF-8"))
+        .when(no_object & _is_too_long(text, options), problem(TOO_LARGE, _too_long(raw)))
         .when(no_object, problem(DECODE, "not one JSON object"))
-        .when(broken, problem(SCHEMA, _told(misfits, schema)))
+        .when(_has_lone_surrogate(text), problem(DECODE, LONE_SURROGATE))
+        .when(nameless, problem(DECODE, NO_NAME))
     )
-    fields = [parsed.getField(f.name).alias(f.name) for f in schema.fields]
-    event = F.when(parsed.isNotNull() & ~invalid & ~no_object, F.struct(*fields)) if fields else F.lit(None)
+    readable = parsed.isNotNull() & ~invalid & ~no_object & ~_has_lone_surrogate(text) & ~nameless
+    fields = [value.cast(schema[name].dataType).alias(name) for name, value in values.items()]
+    event = F.when(readable, F.struct(*fields)) if fields else F.lit(None)
+    wanted = StructType([*schema.fields, StructField(CORRUPT, StringType())])
     return _Expressions(
         schema,
         canonical,
-        [as_text.alias(_TEXT), F.from_json(as_text, asked, dict(options)).alias(_PARSED)],
+        [
+            as_text.alias(_TEXT),
+            F.from_json(as_text, asked, dict(options)).alias(_PARSED),
+            *([] if texts is None else [texts.alias(_TEXTS)]),
+        ],
         [
             event.cast(schema).alias(EVENT),
-            why.cast(PROBLEM_TYPE).alias(PROBLEM),
-            F.when(broken, misfits).alias(MISFITS),
+            why.when(unfit, problem(SCHEMA, _told(misfits, schema))).cast(PROBLEM_TYPE).alias(PROBLEM),
+            F.when(unfit, misfits).alias(MISFITS),
         ],
         has_unknown_keys(as_text, F.col(EVENT), schema, canonical=canonical) | _is_loose(as_text, options),
         F.from_json(as_text, asked, dict(options)),
-        _is_strange(schema, options, canonical=canonical) if fields else None,
+        _is_strange(schema, options, checks, canonical=canonical) if fields else None,
+        texts,
+        F.col(EVENT).cast(wanted) if checks.read != schema else None,
     )
 
 
-def _is_strange(schema: StructType, options: Mapping[str, str], *, canonical: bool) -> Column:
+def _is_strange(schema: StructType, options: Mapping[str, str], checks: Checks, *, canonical: bool) -> Column:
     """Whether a record has to be looked at closely; over RAW and the event with its CORRUPT."""
     raw, event = F.col(RAW), F.col(EVENT)
     text = raw.cast(StringType())
     whole = F.endswith(text, F.lit("}")) | F.endswith(F.rtrim(text), F.lit("}"))
     at_all = event.isNull() | event.getField(CORRUPT).isNotNull() | ~whole
     if not canonical:
-        at_all |= F.decode(raw, "UTF-8") != text
+        at_all |= (F.decode(raw, "UTF-8") != text) | _may_have_surrogates(text)
+    checked = checks.of(event, None if checks.texts is None else F.col(_TEXTS))
+    wrong = any_of([one.wrong for one in checked.values()])
+    if wrong is not None:
+        at_all |= F.coalesce(wrong, F.lit(False))
     return F.when(raw.isNull(), False).otherwise(
         at_all | has_unknown_keys(text, event, schema, canonical=canonical) | _is_loose(text, options)
     )
@@ -138,6 +189,50 @@ def _is_loose(text: Column, options: Mapping[str, str]) -> Column:
     }
     allowed = [sign for name, sign in signs.items() if options.get(name, "").lower() == "true"]
     return reduce(operator.or_, allowed, F.lit(False))
+
+
+def _is_too_long(text: Column, options: Mapping[str, str]) -> Column:
+    """Of what could not be read: whether it is JSON, with a text too long to be read."""
+    # A value that nobody asks for is passed over, however long it is.
+    passed = F.from_json(text, StructType([StructField(CORRUPT, StringType())]), dict(options))
+    is_json = passed.isNotNull() & passed.getField(CORRUPT).isNull() & F.endswith(F.rtrim(text), F.lit("}"))
+    return F.when(F.octet_length(text) > LONGEST_TEXT, is_json).otherwise(False)
+
+
+def _too_long(raw: Column) -> Column:
+    size = F.format_number(F.length(raw), 0)
+    return F.concat(
+        F.lit("the record has "), size, F.lit(f" bytes, and a text in it may have {LONGEST_TEXT:,} characters")
+    )
+
+
+def _may_have_surrogates(text: Column) -> Column:
+    """Whether half of a character is written somewhere; most texts have no escape at all, and that is soon seen."""
+    halves = F.contains(text, F.lit("\\ud")) | F.contains(text, F.lit("\\uD"))
+    return F.when(F.contains(text, F.lit("\\u")), F.when(halves, _has_lone_surrogate(text)).otherwise(False)).otherwise(
+        False
+    )
+
+
+def _has_lone_surrogate(text: Column) -> Column:
+    """Whether one stands without its other half: Java would put a question mark in its place."""
+    halves = F.regexp_replace(_without_escaped(text, '\\"'), _PAIR, "").rlike(_HALF)
+    escaped = F.contains(text, F.lit("\\ud")) | F.contains(text, F.lit("\\uD"))
+    return F.when(escaped, halves).otherwise(False)
+
+
+def _has_empty_key(text: Column, options: Mapping[str, str]) -> Column:
+    """Whether an object has a value without a name; Spark leaves it out."""
+    found = F.lit(False)
+    for quote in "\"'" if options.get("allowSingleQuotes", "").lower() == "true" else '"':
+        key = _without_escaped(text, "\\" + quote).rlike(quote * 2 + "[ \t\r\n]*:")
+        found |= F.when(F.contains(text, F.lit(quote * 2)), key).otherwise(False)
+    return found
+
+
+def _without_escaped(text: Column, sign: str) -> Column:
+    """The text without escaped backslashes and an escaped sign: what is left of either means what it says."""
+    return F.replace(F.replace(text, F.lit("\\\\"), F.lit("..")), F.lit(sign), F.lit(".."))
 
 
 def has_unknown_keys(text: Column, event: Column, schema: StructType, *, canonical: bool) -> Column:
@@ -181,13 +276,13 @@ def _count(text: Column, part: str) -> Column:
 def _values(value: Column, data_type: DataType) -> Column:
     """How many keys with a value are in it, at all depths."""
     if isinstance(data_type, StructType):
-        total = F.lit(0)
+        counts = [F.lit(0)]
         for f in data_type.fields:
             inner = value.getField(f.name)
-            total = total + F.when(inner.isNotNull(), F.lit(1)).otherwise(0)
+            counts.append(F.when(inner.isNotNull(), F.lit(1)).otherwise(0))
             if _has_keys(f.dataType):
-                total = total + F.when(inner.isNotNull(), _values(inner, f.dataType)).otherwise(0)
-        return total
+                counts.append(F.when(inner.isNotNull(), _values(inner, f.dataType)).otherwise(0))
+        return balanced(counts, operator.add)
     if isinstance(data_type, ArrayType) and _has_keys(data_type.elementType):
         element = data_type.elementType
         return F.aggregate(
@@ -209,7 +304,7 @@ def _has_keys(data_type: DataType) -> bool:
     return isinstance(data_type, (StructType, MapType))
 
 
-def _misfits(text: Column, schema: StructType, options: Mapping[str, str]) -> Column:
+def _misfits(text: Column, schema: StructType, values: Mapping[str, Column], options: Mapping[str, str]) -> Column:
     """The top-level values that do not fit their type, as text; complex ones too where only their inside may not."""
     if not schema.fields:
         return F.lit(None).cast("map<string,string>")
@@ -221,7 +316,7 @@ def _misfits(text: Column, schema: StructType, options: Mapping[str, str]) -> Co
     )
     typed = F.map_from_arrays(
         F.array(*(F.lit(f.name) for f in schema.fields)),
-        F.array(*(F.col(f"{_PARSED}.{quoted(f.name)}").isNull() for f in schema.fields)),
+        F.array(*(values[f.name].isNull() for f in schema.fields)),
     )
     wrong = F.map_filter(found, lambda name, value: value.isNotNull() & F.element_at(typed, name))
     nested = [f.name for f in schema.fields if isinstance(f.dataType, (StructType, ArrayType, MapType))]

@@ -6,9 +6,21 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    FractionalType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from headwater.sources.decoding.base import EVENT, MISFITS, PROBLEM, SCHEMA, Decoder
+from headwater.sources.decoding.literals import parse
 from headwater.sources.decoding.misfits import texts_of, unless_none
 
 PROBLEM_TYPE = StructType([StructField("reason", StringType()), StructField("message", StringType())])
@@ -78,17 +90,51 @@ def conform(value: Column, given: DataType, wanted: DataType, at: str, misfits: 
                 inner = F.lit(None)
             fields.append(inner.cast(f.dataType).alias(f.name))
         return F.when(value.isNotNull(), F.struct(*fields))
-    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType) and fits(given, wanted):
-        inner_given, inner_wanted = given.elementType, wanted.elementType
-        return F.transform(value, lambda one: conform(one, inner_given, inner_wanted, at, []).cast(inner_wanted))
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        before, after = given.elementType, wanted.elementType
+        lost = None if fits(given, wanted) else F.exists(value, lambda one: _is_lost(one, before, after))
+        conformed = F.transform(value, lambda one: conform(one, before, after, at, []).cast(after))
+        return _unless_lost(conformed, lost, given, wanted, at, misfits)
+    if isinstance(given, MapType) and isinstance(wanted, MapType) and given.keyType == wanted.keyType:
+        old, new = given.valueType, wanted.valueType
+        lost = None if fits(given, wanted) else F.exists(F.map_values(value), lambda one: _is_lost(one, old, new))
+        conformed = F.transform_values(value, lambda _, one: conform(one, old, new, at, []).cast(new))
+        return _unless_lost(conformed, lost, given, wanted, at, misfits)
+    if isinstance(given, StringType):
+        cast = parse(value, wanted)
+        return _unless_lost(cast, value.isNotNull() & cast.isNull(), given, wanted, at, misfits)
     cast = value.cast(wanted)
-    if not fits(given, wanted):
-        lossy = cast.isNull() if isinstance(given, StringType) else cast.isNull() | (cast.cast(given) != value)
-        misfit = value.isNotNull() & lossy
-        message = F.concat(F.lit(f"{at} is {given.simpleString()} and does not fit {wanted.simpleString()}"))
-        misfits.append(F.when(misfit, problem(SCHEMA, message)))
-        return F.when(~misfit, cast)
-    return cast
+    if fits(given, wanted):
+        return cast
+    lost = cast.isNull() | (cast.cast(given) != value)
+    if isinstance(given, IntegralType) and isinstance(wanted, FractionalType):
+        lost |= cast >= F.lit(_beyond(given)).cast(wanted)  # cast back, it would be the largest integer again
+    elif isinstance(given, (DoubleType, FloatType)) and isinstance(wanted, IntegralType):
+        lost |= value >= F.lit(_beyond(wanted)).cast(given)
+    return _unless_lost(cast, value.isNotNull() & lost, given, wanted, at, misfits)
+
+
+def _is_lost(value: Column, given: DataType, wanted: DataType) -> Column:
+    """Whether something in a value does not fit."""
+    misfits: list[Column] = []
+    conform(value, given, wanted, "", misfits)
+    return F.coalesce(*misfits).isNotNull() if misfits else F.lit(False)
+
+
+def _unless_lost(
+    conformed: Column, lost: Column | None, given: DataType, wanted: DataType, at: str, misfits: list[Column]
+) -> Column:
+    if lost is None:
+        return conformed
+    message = f"{at} is {given.simpleString()} and does not fit {wanted.simpleString()}"
+    misfits.append(F.when(lost, problem(SCHEMA, message)))
+    return F.when(F.coalesce(~lost, F.lit(True)), conformed)
+
+
+def _beyond(integers: DataType) -> float:
+    """The first number that is too large."""
+    bits = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+    return float(2 ** bits[integers.simpleString()])
 
 
 _WIDER: dict[str, tuple[str, ...]] = {

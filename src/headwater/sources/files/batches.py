@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from headwater.sources.decoding.base import EVENT, Decoder
 from headwater.sources.decoding.csv import DEFAULTS, CsvDecoder
-from headwater.sources.decoding.json import JsonDecoder
+from headwater.sources.decoding.json import TYPED_ROWS, JsonDecoder
 from headwater.sources.decoding.typed import TypedDecoder
 from headwater.sources.files import frames, peeking, probing
 from headwater.sources.files.config import FilesSource
@@ -98,7 +98,7 @@ class BatchReader:
             case "binary":
                 return BinaryDecoder()
             case _:
-                return JsonDecoder() if from_raw else TypedDecoder()
+                return JsonDecoder(TYPED_ROWS) if from_raw else TypedDecoder()
 
     def _declared_names(self) -> list[str] | None:
         ddl = self._spec.schema_

@@ -8,6 +8,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, POSITION, PROBLEM, RAW, SCHEMA, Decoder
 from headwater.sources.decoding.csv import not_utf8
+from headwater.sources.decoding.literals import parse
 from headwater.sources.decoding.misfits import texts_of, unless_none, with_more
 from headwater.sources.decoding.typed import PROBLEM_TYPE, TypedDecoder, problem
 from headwater.sources.files.frames import BINARY
@@ -111,7 +112,7 @@ class FileDecoder(Decoder):
             value = F.col(EVENT).getField(f.name)
             if f.name in names:
                 text = value_in(F.col(POSITION), f.name)
-                told = text.cast(f.dataType)
+                told = parse(text, f.dataType)
                 misfits[f.name] = (F.when(value.isNull() & told.isNull(), text), f.dataType.simpleString())
                 value = F.coalesce(value, told)
             fields.append(value.alias(f.name))

@@ -43,6 +43,8 @@ _PLAIN: dict[str, DataType] = {
 # Spark's own casts leave out what stands behind a date: '0044-03-15 BC' would become a day of another era.
 _DATE = r"^\d{4,6}-\d\d-\d\d$"
 _TIMESTAMP = r"^\d{4,6}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?(\+00)?$"
+# In other places `$ 5,50` is five and a half.
+_MONEY = r"^-?\$?\d{1,3}(,\d{3})*\.\d\d$"
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def typed(sent: Column, type: PgType) -> Column:
     if isinstance(spark, BinaryType):
         return F.unhex(F.when(sent.startswith("\\x"), sent.substr(F.lit(3), F.length(sent))))
     if type.name == "money":
-        return F.regexp_replace(sent, r"[$,]", "").cast(spark)
+        return F.when(sent.rlike(_MONEY), F.regexp_replace(sent, r"[$,]", "").cast(spark))
     return sent.cast(spark)
 
 

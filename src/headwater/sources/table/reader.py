@@ -15,7 +15,7 @@ from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
 from headwater.logs import get_logger
 from headwater.model import WEIGHT, Version
 from headwater.sources.decoding.base import Decoder
-from headwater.sources.decoding.json import JsonDecoder
+from headwater.sources.decoding.json import TYPED_ROWS, JsonDecoder
 from headwater.sources.decoding.typed import TypedDecoder
 from headwater.sources.reading import Ahead, ForeignTable, Lag, Position, Reader, ReaderContext
 from headwater.sources.table.config import TableSource
@@ -51,7 +51,7 @@ class TableReader(Reader):
 
     @property
     def raw_decoder(self) -> Decoder:
-        return JsonDecoder()
+        return JsonDecoder(TYPED_ROWS)
 
     @property
     def extras(self) -> StructType:
