@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DataType, DecimalType, MapType, StructField, StructType
@@ -266,3 +267,13 @@ def type_sql(data_type: DataType) -> str:
 def path_sql(path: Sequence[str]) -> str:
     """A nested column's path as ALTER TABLE takes it."""
     return ".".join(quoted(part) for part in path)
+
+
+@contextmanager
+def persisted(frame: DataFrame) -> Iterator[DataFrame]:
+    """The frame's rows, computed once."""
+    frame.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield frame
+    finally:
+        frame.unpersist()

@@ -29,6 +29,7 @@ from headwater.ingest.columns import (
     with_standard_as_text,
 )
 from headwater.ingest.cures import REQUIRED, UNREADABLE
+from headwater.ingest.detection import DEEPEST, TOO_MANY
 from headwater.ingest.mapping import TopicMapping, mapping_for
 from headwater.ingest.python_batches import REASON
 from headwater.ingest.schemas import beyond, within
@@ -39,6 +40,8 @@ from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, POSITION, PR
 from headwater.sources.decoding.misfits import texts_of, told, with_more
 from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
 from headwater.spec import Topic
+
+NO_ROOM = f"at most {{}} (`schema.max_columns`), and structs {DEEPEST} deep"
 
 
 @dataclass(frozen=True)
@@ -131,12 +134,13 @@ class Pipeline:
         quick: bool = False,
         stamp: bool = True,
         refused: Mapping[str, str] | None = None,
+        full: bool = False,
     ) -> Shaped:
         """Rows of the records, read by what is known of the payload; `watch`: say which may hold more than that.
 
         `quick`: those with a problem are only said to be UNKNOWN, where the decoder can do that. Without `stamp` the
         time of arrival is left to the caller. `refused` are positions of events that no function is shown, with the
-        reason.
+        reason. `full`: there is no room for another column, so that a record that has one can't be taken in.
         """
         asked = with_standard_as_text(payload) if decoder.textual else payload
         if quick and watch and not self.rescues and not self._required:
@@ -146,6 +150,12 @@ class Pipeline:
         df = decoder.decode(records, asked)
         unknown = decoder.unknown(asked) if watch else None
         df = df.withColumn(UNKNOWN, F.lit(False) if unknown is None else F.coalesce(unknown, F.lit(False)))
+        if full and unknown is not None:
+            exact = decoder.beyond(asked, F.col(RAW))
+            more = F.col(UNKNOWN) if exact is None else F.col(UNKNOWN) & exact
+            limit = f"{self.topic.schema_.max_columns:,}"
+            told = problem(TOO_MANY, f"it has columns that the topic has no room for: {NO_ROOM.format(limit)}")
+            df = df.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), F.when(more, told)))
         # A filter would be pushed below the decoding, and everything decoded twice; metrics keep it where it is.
         df = df.observe("decoded", F.count(F.lit(1)).alias("records"))
         standard = self._standard_of(df.sparkSession, asked)

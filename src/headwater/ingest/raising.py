@@ -28,6 +28,10 @@ _OF_AN_EXPRESSION = re.compile(
     r"org\.apache\.spark\.Spark\w*Exception|java\.lang\.(Arithmetic|Runtime|IllegalArgument|NumberFormat)Exception"
     r"|java\.time\.\w*Exception"
 )
+_OF_A_RECORD = re.compile(
+    r"^java\.lang\.(StackOverflowError|NullPointerException|IndexOutOfBoundsException"
+    r"|ArrayIndexOutOfBoundsException|NegativeArraySizeException|ClassCastException|UnsupportedOperationException)"
+)
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,41 @@ def may_be_of_an_event(error: BaseException) -> bool:
     return _OF_AN_EXPRESSION.match(reason(error)) is not None
 
 
-def raising(records: DataFrame, shaped: Callable[[DataFrame], DataFrame]) -> dict[str, str]:
-    """Positions of the records on which what is `shaped` of them raises, with what it said."""
+def may_be_of_a_record(error: BaseException) -> bool:
+    """Whether a step may have failed for what is in some record, and not for what is around it."""
+    if isinstance(error, RecursionError):
+        return True
+    if not isinstance(error, (PySparkException, Py4JJavaError)):
+        return False
+    return _OF_A_RECORD.search(reason(error)) is not None or may_be_of_an_event(error)
+
+
+def failing(records: DataFrame, attempt: Callable[[DataFrame], DataFrame]) -> dict[str, str]:
+    """Positions of the records for which a step fails in Spark, with what it said; none if it fails for many, or for
+    none of them."""
 
     def said(part: _Part) -> str | None:
-        return _said(shaped(part.of(records)))
+        try:
+            attempt(part.of(records)).write.format("noop").mode("overwrite").save()
+        except Exception as error:
+            if not may_be_of_a_record(error):
+                raise
+            return without_plan(reason(error)) or type(error).__name__
+        return None
 
+    try:
+        return _halved(records, said)
+    except TerminalError:
+        return {}
+
+
+def raising(records: DataFrame, shaped: Callable[[DataFrame], DataFrame]) -> dict[str, str]:
+    """Positions of the records on which what is `shaped` of them raises, with what it said."""
+    return _halved(records, lambda part: _said(shaped(part.of(records))))
+
+
+def _halved(records: DataFrame, said: Callable[[_Part], str | None]) -> dict[str, str]:
+    """The records that something is said of when they are alone."""
     found: dict[str, str] = {}
     message = said(_Part())
     raised = deque([] if message is None else [(_Part(), message)])

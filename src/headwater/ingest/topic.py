@@ -8,13 +8,13 @@ done with care: what is new is detected, the table gets room for it, dead letter
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -22,15 +22,17 @@ from headwater.deadletters import DeadLetters
 from headwater.errors import Code, TerminalError, Unsupported
 from headwater.flows import Intent, Landed
 from headwater.formats.base import Capability, SparkTable
-from headwater.formats.frames import column, schema_changes, settings
+from headwater.formats.frames import column, persisted, schema_changes, settings
 from headwater.formats.light import LightTable
 from headwater.handover import first_of, gathered, local_frame
 from headwater.ingest.collected import has_odd, split, stamped
 from headwater.ingest.columns import CONTEXT, has_twins, known_payload
 from headwater.ingest.cures import with_cure
 from headwater.ingest.deduplicate import deduplicated, require_columns
+from headwater.ingest.detection import Detection
 from headwater.ingest.pipeline import Pipeline, Shaped
-from headwater.ingest.raising import may_be_of_an_event, raising
+from headwater.ingest.raising import failing, may_be_of_a_record, may_be_of_an_event, raising
+from headwater.ingest.rejects import failed, letter
 from headwater.ingest.schemas import SchemaLog, SchemaVersion, hinted, joined, name_of, nullable, within
 from headwater.model import Mark, Version
 from headwater.sources.decoding.base import POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
@@ -85,6 +87,9 @@ class TopicTarget:
         self._version: SchemaVersion | None = None
         self._columns: StructType | None = None
         self._wary = 0
+        self._detection = Detection(decoder, self._topic.schema_.max_columns)
+        self._is_full = False
+        """Whether the step's records have columns that there is no room for."""
         self._light: LightTable | None = None
         if table.format.can(Capability.LIGHT_APPEND) and table.format.light is not None:
             self._light = table.format.light(table.address, table.around)
@@ -95,27 +100,45 @@ class TopicTarget:
         return self._table.landed(mark) if self._table.exists() else None
 
     def commit(self, records: DataFrame, intent: Intent, mark: Mark) -> Landed:
-        known = self._known(records, mark)
         refused: dict[str, str] = {}
+        aside: dict[str, str] = {}
         while True:
+            left = records.where(~F.col(POSITION).isin(*aside)) if aside else records
             try:
-                if refused:
-                    return self._commit_with_care(records, known, intent, mark, refused)
-                return self._commit(records, known, intent, mark)
+                known = self._known(left, mark)
+                done = self._commit(left, known, intent, mark, refused)
+                return replace(done, rejected=done.rejected + len(aside)) if aside else done
             except Exception as error:
-                if not self._pipeline.calls_functions or not may_be_of_an_event(error):
+                if self._pipeline.calls_functions and may_be_of_an_event(error):
+                    found = self._raising(left, refused, mark)
+                    if found:
+                        refused |= found
+                        continue
+                if not may_be_of_a_record(error):
                     raise
-                known = self._known(records, mark)
-                found = self._raising(records, known, refused)
+                # Whatever it is that Spark can't do with a record: the others are not to wait for it.
+                found = failing(left, self._attempt)
                 if not found:
                     raise
-                refused |= found
+                self._reject(failed(records, found), mark)
+                aside |= found
 
-    def _raising(self, records: DataFrame, known: SchemaVersion, refused: Mapping[str, str]) -> dict[str, str]:
+    def _raising(self, records: DataFrame, refused: Mapping[str, str], mark: Mark) -> dict[str, str]:
         """Records that a function raises on, beyond those that it is not shown any more."""
+        known = self._known(records, mark)
         return raising(records, lambda some: self._shaped(some, known, refused=refused).frame)
 
-    def _commit(self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: Mark) -> Landed:
+    def _attempt(self, records: DataFrame) -> DataFrame:
+        """What a step would make of some records, from their schema on."""
+        known = self._version or self._schemas.last() or SchemaVersion(0, StructType(), StructType(), "nothing")
+        payload = joined(known.payload, self._detection.of(records, known.payload).schema, self._table.format)
+        return self._shaped(records, replace(known, payload=payload, adopted=payload), full=True).frame
+
+    def _commit(
+        self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: Mark, refused: Mapping[str, str]
+    ) -> Landed:
+        if refused:
+            return self._commit_with_care(records, known, intent, mark, refused)
         if _is_small(intent) and self._light is not None:
             done = self._commit_small(records, known, mark)
             if done is not None:
@@ -151,13 +174,13 @@ class TopicTarget:
         with ExitStack() as held:
             # Computed once: what is told of an event holds for the next pass, whatever a mapper does meanwhile.
             shaped = self._shaped(records, known, refused=refused)
-            frame = held.enter_context(_kept(shaped.frame))
+            frame = held.enter_context(persisted(shaped.frame))
             before = self._decoder.learnt
             learnt = self._learnt(frame, known, mark)
-            if learnt is not known or self._decoder.learnt != before:
-                shaped = self._shaped(records, learnt, refused=refused)
-                frame = held.enter_context(_kept(shaped.frame))
-            rejected = self._reject(frame.where(F.col(PROBLEM).isNotNull()).select(*_letter()), mark)
+            if learnt is not known or self._decoder.learnt != before or self._is_full:
+                shaped = self._shaped(records, learnt, refused=refused, full=self._is_full)
+                frame = held.enter_context(persisted(shaped.frame))
+            rejected = self._reject(frame.where(F.col(PROBLEM).isNotNull()).select(*letter()), mark)
             if not rejected and learnt is known:
                 self._wary = 0
             rows = frame.where(F.col(PROBLEM).isNull()).select(*shaped.rows)
@@ -174,7 +197,7 @@ class TopicTarget:
         rejected = 0
         if bad.num_rows:
             beside = local_frame(self._table.spark, bad.select([RAW, POSITION, PROBLEM, CONTEXT]))
-            rejected = self._reject(beside.select(*_letter()), mark)
+            rejected = self._reject(beside.select(*letter()), mark)
         if self._topic.deduplicate_by and rows.num_rows:
             rows = self._first_of_their_kind(rows, shaped.schema)
         self._guard()
@@ -194,8 +217,8 @@ class TopicTarget:
         shaped = self._shaped(records, known, stamp=False)
         before = self._decoder.learnt
         learnt = self._learnt(shaped.frame, known, mark)
-        if learnt is not known or self._decoder.learnt != before:
-            shaped = self._shaped(records, learnt, stamp=False)
+        if learnt is not known or self._decoder.learnt != before or self._is_full:
+            shaped = self._shaped(records, learnt, stamp=False, full=self._is_full)
         return shaped, gathered(shaped.frame)
 
     def _first_of_their_kind(self, rows: pa.Table, schema: StructType) -> pa.Table:
@@ -221,7 +244,8 @@ class TopicTarget:
         self._guard()
         if first:
             version = self._table.create_with(rows, layout_of(self._topic), mark)
-            self._made(schema)
+            self._columns = schema
+            self._created()
         else:
             version = self._table.append(rows, mark, check=self._topic.delivery == "exactly_once")
         made = next((commit for commit in self._table.history(5) if commit.version == version), None)
@@ -256,21 +280,14 @@ class TopicTarget:
         quick: bool = False,
         stamp: bool = True,
         refused: Mapping[str, str] | None = None,
+        full: bool = False,
     ) -> Shaped:
         if has_twins(known.payload):
             # Only so can two keys that differ in case be told apart; what is written has other names.
             records.sparkSession.conf.set("spark.sql.caseSensitive", "true")
         watch = self._new_column != "ignore"
-        return self._pipeline.shaped(
-            records,
-            self._decoder,
-            known.payload,
-            known.adopted,
-            watch=watch,
-            quick=quick,
-            stamp=stamp,
-            refused=refused,
-        )
+        policy = {"watch": watch, "quick": quick, "stamp": stamp, "full": full}
+        return self._pipeline.shaped(records, self._decoder, known.payload, known.adopted, refused=refused, **policy)
 
     @property
     def _new_column(self) -> str:
@@ -287,8 +304,8 @@ class TopicTarget:
             if self._declared is not None:
                 first, brought_by = self._declared, "declared"
             else:
-                detected = self._decoder.detect(first_of(records, SAMPLE))
-                first, brought_by = hinted(detected, self._hints), "first records"
+                detected = self._detection.of(first_of(records, SAMPLE), StructType())
+                first, brought_by = hinted(detected.schema, self._hints), "first records"
                 if not self._topic.mappers and self._table.exists() and not self._table.read().isEmpty():
                     told = known_payload(self._table.schema(), self._pipeline.extras.names)
                     first, brought_by = joined(told, first, self._table.format), "the topic's table"
@@ -313,7 +330,11 @@ class TopicTarget:
         if last is not None and last.version > known.version:  # a remap has learnt something meanwhile
             known = self._version = last
         odd = frame.where(F.col(UNKNOWN) | (F.col(f"{PROBLEM}.reason") == SCHEMA))
-        found = self._decoder.detect(odd)
+        if self._new_column == "fail":
+            found = self._decoder.detect(odd)
+        else:
+            detected = self._detection.of(odd, known.payload)
+            found, self._is_full = detected.schema, detected.cut
         if self._hints is not None:  # a hint tells a column's first type; it may be widened like any other
             hints = StructType([f for f in self._hints.fields if f.name not in known.payload.names])
             found = hinted(found, hints)
@@ -345,12 +366,8 @@ class TopicTarget:
             self._evolve(schema)
         else:
             self._table.create(self._with_layout(schema), layout_of(self._topic))
-            self._made(schema)
+            self._created()
         self._columns = schema
-
-    def _made(self, schema: StructType) -> None:
-        self._columns = schema
-        self._created()
 
     def _with_layout(self, schema: StructType) -> StructType:
         """As long as no event could be read, the columns that the layout names are there as text."""
@@ -377,24 +394,3 @@ def _is_small(intent: Intent) -> bool:
     if rows is None and size is None:
         return False
     return (rows is None or rows <= LIGHT_ROWS) and (size is None or size <= LIGHT_BYTES)
-
-
-def _letter() -> list[Column]:
-    """What is kept of a record that can't be taken in."""
-    return [
-        F.col(RAW).alias("raw"),
-        F.col(POSITION).alias("position"),
-        F.col(f"{PROBLEM}.reason").alias("reason"),
-        F.col(f"{PROBLEM}.message").alias("message"),
-        F.col(CONTEXT).alias("context"),
-    ]
-
-
-@contextmanager
-def _kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """The frame's rows, computed once."""
-    frame.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        yield frame
-    finally:
-        frame.unpersist()

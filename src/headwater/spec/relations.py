@@ -42,6 +42,10 @@ class SchemaPolicy(Frozen):
         default="quarantine",
         description="A value of another type: `quarantine` the event, `fail`, or `discard_value`.",
     )
+    max_columns: Count = Field(
+        default=1000,
+        description="So many columns at most, those inside of structs too; a record with others is a dead letter.",
+    )
 
 
 class Topic(Relation):

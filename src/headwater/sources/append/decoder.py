@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 from headwater.sources.append.records import ELEMENT, PATH
 from headwater.sources.decoding.base import EVENT, MISFITS, PROBLEM, SCHEMA, UNKNOWN
 from headwater.sources.decoding.json import JsonDecoder
+from headwater.sources.decoding.misfits import told as misfits_or_none
 from headwater.sources.decoding.misfits import with_more
 from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
 
@@ -133,12 +134,16 @@ def _checks(schema: StructType) -> _Checks:
     )
     told = problem(SCHEMA, F.array_join(sentences, "; "))
     texts = F.transform_keys(F.transform_values(found, lambda _, told: told[2]), lambda path, _: _name(path))
+    # What is told of a decimal is exact: it comes before what was seen of the parsed text.
+    replaced = F.coalesce(F.col(PROBLEM)["reason"] == SCHEMA, F.lit(True))
+    columns = F.transform(F.map_keys(found), lambda path: F.substring_index(path, PATH, 1))
+    others = F.map_filter(misfits_or_none(F.col(MISFITS)), lambda name, _: ~F.array_contains(columns, name))
     return _Checks(
         schema,
         wrong,
-        F.when(is_wrong & F.col(PROBLEM).isNull(), told).otherwise(F.col(PROBLEM)).cast(PROBLEM_TYPE),
+        F.when(is_wrong & replaced, told).otherwise(F.col(PROBLEM)).cast(PROBLEM_TYPE),
         F.when(is_wrong, _without(found, schema, leaves)).otherwise(F.col(EVENT)).cast(schema),
-        F.when(is_wrong, with_more(F.col(MISFITS), texts)).otherwise(F.col(MISFITS)),
+        F.when(is_wrong, with_more(texts, others)).otherwise(F.col(MISFITS)),
     )
 
 

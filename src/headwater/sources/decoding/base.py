@@ -60,6 +60,16 @@ class Decoder(ABC):
         """
         return None
 
+    def beyond(self, schema: StructType, raw: Column) -> Column | None:
+        """Over decoded records, and their bytes: whether one holds what `schema` lacks. Exactly, and at any price: it
+        is computed only for records that `unknown` is true for. None: `unknown` itself is exact."""
+        return None
+
+    @property
+    def width(self) -> Column | None:
+        """Over records: a number of columns that one does not exceed by itself; None: they are all alike."""
+        return None
+
     def unknown(self, schema: StructType) -> Column | None:
         """Over decoded records: whether one may hold what `schema` lacks. Never a wrong no; None: it can't happen.
 

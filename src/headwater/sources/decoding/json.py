@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
 from headwater.sources.decoding.base import (
     DECODE,
@@ -24,7 +24,8 @@ from headwater.sources.decoding.base import (
     UNKNOWN,
     Decoder,
 )
-from headwater.sources.decoding.checks import Checks, any_of, balanced
+from headwater.sources.decoding.checks import Checks, any_of
+from headwater.sources.decoding.keys import count_keys, count_values, has_keys_beyond, has_unknown_keys
 from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
 
 CORRUPT = "_headwater_corrupt"
@@ -86,6 +87,13 @@ class JsonDecoder(Decoder):
     def unknown(self, schema: StructType) -> Column | None:
         return self._expressions(schema).unknown
 
+    def beyond(self, schema: StructType, raw: Column) -> Column | None:
+        return has_keys_beyond(raw.cast(StringType()), schema, self._options)
+
+    @property
+    def width(self) -> Column | None:
+        return count_keys(F.col(RAW).cast(StringType()))
+
     def _expressions(self, schema: StructType) -> _Expressions:
         """Made once for a schema: a live step is small, and to build them takes longer than to run them."""
         if self._made is None or (self._made.schema, self._made.canonical) != (schema, self.canonical):
@@ -124,7 +132,7 @@ def _expressions(schema: StructType, options: Mapping[str, str], *, canonical: b
     invalid = F.decode(raw, "UTF-8") != text
     # Spark reads the first object of a text and leaves the rest: what is odd is looked at as a whole.
     loose = _is_loose(text, options)
-    odd = broken | ~F.endswith(F.rtrim(text), F.lit("}")) | (_keys(text) != _values(parsed, schema)) | loose
+    odd = broken | ~F.endswith(F.rtrim(text), F.lit("}")) | (count_keys(text) != count_values(parsed, schema)) | loose
     alone = F.from_json(F.concat(F.lit("["), text, F.lit("\n]")), "array<map<string,string>>", dict(options))
     no_object = parsed.isNull() | F.when(odd, F.size(F.coalesce(alone, F.array())) != 1).otherwise(False)
     nameless = _has_empty_key(text, options)
@@ -233,75 +241,6 @@ def _has_empty_key(text: Column, options: Mapping[str, str]) -> Column:
 def _without_escaped(text: Column, sign: str) -> Column:
     """The text without escaped backslashes and an escaped sign: what is left of either means what it says."""
     return F.replace(F.replace(text, F.lit("\\\\"), F.lit("..")), F.lit(sign), F.lit(".."))
-
-
-def has_unknown_keys(text: Column, event: Column, schema: StructType, *, canonical: bool) -> Column:
-    """Whether a JSON text has more keys with a value than the event has values: an unknown key at any depth.
-
-    Keys are counted, not listed, since that costs a fraction of a second parse: outside of strings, a quote and a colon
-    stand together only at the end of a key. A text in another style (`"key" :`), a key given twice, or an object kept
-    as text make a wrong yes.
-    """
-    values = _values(event, schema)
-    nulls = reduce(operator.add, (_count(text, null) - _count(text, "\\" + null) for null in ('":null', '": null')))
-    closely = _keys(text) - _count(text, '\\":') - nulls > values
-    if canonical:
-        return F.when(_has_more(text, '":', values), closely).otherwise(False)
-    parted = _is_parted(text)
-    return F.when(~_has_more(text, '":', values) & ~parted, False).otherwise(parted | closely)
-
-
-def _is_parted(text: Column) -> Column:
-    """Whether there is room between a key and its colon. What is looked for first is seldom there, and quick to miss;
-    line ends and tabs are not in strings."""
-    seldom = [F.contains(text, F.lit(blank + ":")) for blank in " \t\r\n"]
-    return reduce(operator.or_, seldom) & text.rlike('"[ \t\r\n]+:')
-
-
-def _has_more(text: Column, part: str, than: Column) -> Column:
-    """Whether a part stands in the text more often; to find that out nothing is copied."""
-    before = F.call_function("substring_index", text, F.lit(part), than + 1)
-    return F.octet_length(before) < F.octet_length(text)
-
-
-def _keys(text: Column) -> Column:
-    return _count(text, '":')
-
-
-def _count(text: Column, part: str) -> Column:
-    """How often a part stands in the text."""
-    return F.octet_length(text) - F.octet_length(F.replace(text, F.lit(part), F.lit(part[:-1])))
-
-
-def _values(value: Column, data_type: DataType) -> Column:
-    """How many keys with a value are in it, at all depths."""
-    if isinstance(data_type, StructType):
-        counts = [F.lit(0)]
-        for f in data_type.fields:
-            inner = value.getField(f.name)
-            counts.append(F.when(inner.isNotNull(), F.lit(1)).otherwise(0))
-            if _has_keys(f.dataType):
-                counts.append(F.when(inner.isNotNull(), _values(inner, f.dataType)).otherwise(0))
-        return balanced(counts, operator.add)
-    if isinstance(data_type, ArrayType) and _has_keys(data_type.elementType):
-        element = data_type.elementType
-        return F.aggregate(
-            value, F.lit(0), lambda sum, one: sum + F.when(one.isNotNull(), _values(one, element)).otherwise(0)
-        )
-    if isinstance(data_type, MapType):
-        inner_type = data_type.valueType
-        return F.aggregate(
-            F.map_values(value),
-            F.lit(0),
-            lambda sum, one: sum + F.when(one.isNotNull(), F.lit(1) + _values(one, inner_type)).otherwise(0),
-        )
-    return F.lit(0)
-
-
-def _has_keys(data_type: DataType) -> bool:
-    if isinstance(data_type, ArrayType):
-        return _has_keys(data_type.elementType)
-    return isinstance(data_type, (StructType, MapType))
 
 
 def _misfits(text: Column, schema: StructType, values: Mapping[str, Column], options: Mapping[str, str]) -> Column:

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.sources.decoding.base import EVENT, MISFITS, PROBLEM, SCHEMA, Decoder
+from headwater.sources.decoding.keys import has_keys_beyond
 from headwater.sources.decoding.literals import parse
 from headwater.sources.decoding.misfits import texts_of, unless_none
 
@@ -43,6 +44,10 @@ class TypedDecoder(Decoder):
     def unknown(self, schema: StructType) -> Column | None:
         """A column has a type even where it has no value: it is new for all records or for none."""
         return F.lit(True) if _has_more(self._given, schema) else None
+
+    def beyond(self, schema: StructType, raw: Column) -> Column | None:
+        """The bytes of such a record are its values that are there, as JSON."""
+        return has_keys_beyond(raw.cast(StringType()), schema, {})
 
     def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
         given = self._given = self.detect(records)

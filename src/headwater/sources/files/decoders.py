@@ -89,6 +89,13 @@ class FileDecoder(Decoder):
             return None
         return self._inner.quick(records, schema)
 
+    def beyond(self, schema: StructType, raw: Column) -> Column | None:
+        return self._inner.beyond(schema, raw)
+
+    @property
+    def width(self) -> Column | None:
+        return self._inner.width
+
     def unknown(self, schema: StructType) -> Column | None:
         found = self._inner.unknown(schema)
         if self._names(schema) and found is not None:

@@ -70,6 +70,13 @@ class DebeziumDecoder(Decoder):
         misfits = [F.col(MISFITS)] if MISFITS in inner.columns else []
         return inner.select(*columns, changed.alias(EVENT), told.alias(PROBLEM), *misfits, known.alias(_NEW))
 
+    def beyond(self, schema: StructType, raw: Column) -> Column | None:
+        return self._inner.beyond(_envelope(schema), raw)
+
+    @property
+    def width(self) -> Column | None:
+        return self._inner.width
+
     def unknown(self, schema: StructType) -> Column | None:
         return F.col(_NEW)
 

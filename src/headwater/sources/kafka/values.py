@@ -131,6 +131,13 @@ class RecordDecoder(Decoder):
     def unknown(self, schema: StructType) -> Column | None:
         return F.col(_NEW)
 
+    def beyond(self, schema: StructType, raw: Column) -> Column | None:
+        return self._value.beyond(schema, F.when(~self._is_skipped(raw), self._shown(raw)))
+
+    @property
+    def width(self) -> Column | None:
+        return self._value.width
+
     def _is_skipped(self, raw: Column) -> Column:
         return raw.isNull() if self._limit is None else raw.isNull() | (F.length(raw) > self._limit)
 
