@@ -86,13 +86,14 @@ class Relation:
 
         return asdict(replay_into(self._warehouse, self.name, into, until))
 
-    def remap(self) -> dict[str, Any]:
-        """Make a topic's rows anew from `_raw`, by today's selection and mapping; older versions stay."""
+    def remap(self, *, dry_run: bool = False, may_remove: bool = False) -> dict[str, Any]:
+        """Make a topic's rows again from `_raw`, by today's selection and mapping; older versions stay. Where rows
+        would go it is refused unless `may_remove`; with `dry_run` nothing is changed."""
         from dataclasses import asdict
 
         from headwater.runtime.remapping import remap
 
-        return asdict(remap(self._warehouse, self.name))
+        return asdict(remap(self._warehouse, self.name, dry_run=dry_run, may_remove=may_remove))
 
     def schemas(self) -> list[dict[str, Any]]:
         """Every version of a topic's payload, with what brought it; oldest first."""

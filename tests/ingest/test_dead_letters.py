@@ -77,7 +77,7 @@ def test_a_letter_that_came_back_is_not_forgotten(tmp_path: Path) -> None:
     file.write_text(lenient)
     assert desk("dlq", "replay", "--json").json[0]["came_through"] == 1
     file.write_text(lenient.replace("discard_value", "quarantine"))
-    assert desk("topic", "remap", "orders", "--json").json["rejected"] == 1
+    assert desk("topic", "remap", "orders", "--yes", "--json").json["rejected"] == 1
     assert desk("dlq", "replay", "--json").json == [
         {"topic": "orders", "tried": 1, "came_through": 0, "rows": 0, "still_dead": 1}
     ]
@@ -97,7 +97,7 @@ def test_remap_applies_todays_mapping_to_what_was_kept(tmp_path: Path, format: s
         "from headwater import mapper\n\n\n@mapper\ndef row(event):\n"
         '    return {"id": event["id"], "euros": event["cents"] / 100}\n'
     )
-    done = desk("topic", "remap", "orders", "--json")
+    done = desk("topic", "remap", "orders", "--yes", "--json")
     assert done.code == 0, done.err
     assert (done.json["rows_before"], done.json["rows_after"], done.json["rejected"]) == (2, 1, 0)
     assert desk.rows("orders", "id, euros, event_type") == [(1, 2.5, "Placed")]

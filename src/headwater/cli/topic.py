@@ -10,7 +10,7 @@ import typer
 
 from headwater.cli.answering import here, warm
 from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import COLUMNS, AsJson, note, show_described, show_record, show_records
+from headwater.cli.output import COLUMNS, AsJson, note, print_json, show_described, show_record, show_records
 from headwater.cli.tailing import follow_topic
 from headwater.cli.travelling import add_travel
 from headwater.errors import Code, UsageError, did_you_mean
@@ -46,11 +46,29 @@ def describe(name: Name, project: ProjectPath = Path(), target: Target = None, a
 
 @app.command()
 @warm
-def remap(name: Name, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
-    """Make a topic's rows anew from `_raw`, by today's selection and mapping."""
+def remap(
+    name: Name,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the rows that would come, go and change.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it also where rows go.")] = False,
+    project: ProjectPath = Path(),
+    target: Target = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a topic's rows again from `_raw`, by today's selection and mapping."""
     with Lake.open(project, target) as lake:
-        done = lake.topic(name).remap()
-    show_record(done, as_json=as_json)
+        done = lake.topic(name).remap(dry_run=dry_run, may_remove=yes)
+    if as_json:
+        print_json(done)
+        return
+    examples = done.pop("examples")
+    show_record(done, as_json=False)
+    if examples:
+        note("some of the rows:")
+        show_records(examples, list(examples[0]), as_json=False)
+    if dry_run:
+        note("nothing was changed")
 
 
 @app.command()

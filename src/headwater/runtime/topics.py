@@ -182,8 +182,10 @@ def topic_target(
     guard: Callable[[], None],
     *,
     remembered: bool = True,
+    dead_letters: DeadLetters | None = None,
 ) -> TopicTarget:
-    """What takes a topic's records in; `remembered`: a table that is made is the topic's own."""
+    """What takes a topic's records in; `remembered`: a table that is made is the topic's own. `dead_letters` keeps
+    what can't be taken in, the lake's own table if it is not given."""
     source = warehouse.project.sources[topic.from_]
     declared = parse_ddl(table.spark, getattr(source, "schema_", None))
     required = [f.name for f in declared.fields if not f.nullable] if declared is not None else []
@@ -191,7 +193,7 @@ def topic_target(
         Pipeline(topic, source, reader.extras, warehouse.project.functions, required, reader.hidden),
         decoder,
         table,
-        DeadLetters(table.spark, warehouse.around),
+        dead_letters or DeadLetters(table.spark, warehouse.around),
         SchemaLog(notes),
         created=(lambda: warehouse.remember(Kind.TOPIC, topic.name)) if remembered else (lambda: None),
         declared=declared,

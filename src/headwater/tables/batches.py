@@ -56,6 +56,9 @@ class Batches:
     def write(self, batch: DataFrame, number: int) -> StepDone | None:
         """One batch, one commit; None for a batch without rows, which needs none."""
         session = batch.sparkSession
+        begun = self.ledger.epoch().number
+        if begun > self.epoch:
+            raise CheckpointLost(f"{self.flow} is in epoch {begun} by now, and was opened in {self.epoch}")
         end = _positions(session, number, self.flow)
         intent, repeated = self._intent(number, end)
         # A batch belongs to the query's own session, and so must the table that takes it.

@@ -62,6 +62,8 @@ class Asked:
     times: tuple[tuple[exp.Expr, str], ...] = ()
     """The times that histories are joined as of, each with a text for Spark that has it as its column."""
 
+    adds_only: ClassVar[bool] = False
+    """Whether no row can be taken back that was made of a topic."""
     pinned: ClassVar[bool] = True
     """Its columns are others only when it is another one."""
 

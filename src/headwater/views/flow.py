@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.changes.following import Place, places
+from headwater.changes.kept.base import Unsteady
 from headwater.errors import Code, HeadwaterError, UsageError
 from headwater.flows import Intent, Landed, Ledger, Positions, Range, StepDone, flow_name, wait_for_commits
 from headwater.model import Kind
@@ -130,7 +131,11 @@ class ViewFlow:
             if self.refresher.screen is None:
                 self.last = self.refresher.refresh(start, end, mark, planned)
             else:
-                intent = self._screened(self.refresher.screen, start, end, intent, planned)
+                try:
+                    intent = self._screened(self.refresher.screen, start, end, intent, planned)
+                except Unsteady as why:  # such as a row that goes, and had been left out by an expectation
+                    planned = Planned(True, str(why))
+                    intent = self._screened(self.refresher.screen, start, end, intent, planned)
         assert self.last is not None
         if self.last.version is None and self.refresher.screen is not None:
             # What was left out has been dealt with, and is not judged again: the step is over without a commit.

@@ -22,7 +22,7 @@ from headwater.formats.frames import aligned, column
 from headwater.formats.light import LightTable
 from headwater.handover import local_frame, lying
 from headwater.logs import get_logger
-from headwater.model import DELETED, Mark, Version
+from headwater.model import DELETED, Kind, Mark, Version
 from headwater.views.compiling import Asked, Columns, Compiled, columns_now
 from headwater.views.cost import Decision, decided
 from headwater.views.lookups import require_no_retraction
@@ -115,6 +115,21 @@ class Refresher:
                 broken = relation.broken(start[relation.label], end[relation.label])
                 if broken is not None:
                     return broken
+                unable = self._cannot_take_back(relation)
+                if unable is not None and relation.loses_rows(start[relation.label], end[relation.label]):
+                    return f"rows of {relation.label} were taken away or changed, and {unable}"
+        return None
+
+    def _cannot_take_back(self, relation: Relation) -> str | None:
+        """Why a row of the result can't be found again by a row of a topic that goes; None if it can."""
+        if relation.kind is not Kind.TOPIC or relation.label not in self.asked.driving:
+            return None
+        if self.asked.adds_only:
+            return "what a function made of them is not known any more"
+        if self.screen is not None and self.screen.late is not None and self.screen.late.leaves_out:
+            return "an event that comes again would be late"
+        if any(one.label not in self.asked.driving and one.at is None for one in self.asked.inputs()):
+            return "what was looked up for them is not known any more"
         return None
 
     def compiled(self, end: Places) -> Compiled:
@@ -161,6 +176,8 @@ class Refresher:
             try:
                 done = self._full(run, end, mark, done) if planned.full else self._incremental(run, planned, mark, done)
             except Unsteady as why:
+                if self.screen is not None:
+                    raise  # what was checked of the rows is checked again: whoever called begins anew
                 done = self._full(run, end, mark, self._anew(done, why))
         took = round((time.monotonic() - began) * 1000)
         cost: dict[str, Any] = {} if planned.decision is None else planned.decision.figures
@@ -202,7 +219,7 @@ class Refresher:
 
     def _anew(self, done: Refreshed, why: Unsteady) -> Refreshed:
         """A full refresh instead, unless that may not be."""
-        if (self.policy or self.usual) == "incremental_strict" or self.screen is not None:
+        if (self.policy or self.usual) == "incremental_strict":
             raise TerminalError(
                 Code.NOT_INCREMENTAL,
                 f"{self.name}: {why}",

@@ -42,6 +42,7 @@ class Transformation(Asked):
     declared: StructType | None = None
     """The columns that it has to give."""
     pinned: ClassVar[bool] = False
+    adds_only: ClassVar[bool] = True
 
     @property
     def retracting(self) -> frozenset[str]:
