@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
@@ -30,6 +32,11 @@ class LogFile(RotatingFileHandler):
         self._left_out = 0
         with suppress(OSError):  # the first line that can't be written says why
             self.stream = self._open()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the last line is in it."""
+        return self._left_out == 0
 
     def emit(self, record: logging.LogRecord) -> None:
         before = self._left_out
@@ -113,6 +120,37 @@ def native_words(home: Path) -> Iterator[None]:
             sys.stderr.flush()
             os.dup2(own, _STDERR)
             sys.stderr = ours
+
+
+def is_logging() -> bool:
+    """Whether this process's log has a place."""
+    return bool(_files())
+
+
+def log_defect(error: BaseException) -> str:
+    """Log an error that nobody has foreseen with its traceback, once; the file that it stands in.
+
+    Where there is no project, or its log can't be written, that is a file of its own.
+    """
+    place = getattr(error, "_headwater_log", None)
+    if place is None:
+        if is_logging():  # else Python would print it
+            get_logger(__name__).error("defect", error=f"{type(error).__name__}: {error}", exc_info=error)
+        place = next((file.baseFilename for file in _files() if file.is_whole), None) or _aside(error)
+        with suppress(AttributeError):
+            error._headwater_log = place  # type: ignore[attr-defined]
+    return str(place)
+
+
+def _files() -> list[LogFile]:
+    return [handler for handler in logging.getLogger("headwater").handlers if isinstance(handler, LogFile)]
+
+
+def _aside(error: BaseException) -> str:
+    descriptor, name = tempfile.mkstemp(prefix="headwater-", suffix=".log")
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.writelines(traceback.format_exception(type(error), error, error.__traceback__))
+    return name
 
 
 def get_logger(name: str) -> Any:

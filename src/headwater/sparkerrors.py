@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from headwater.diskerrors import disk_error, hint_for, is_passing, paths_in, room, tells_full, tells_passing
 from headwater.errors import Code, HeadwaterError, TerminalError, TransientError
+from headwater.logs import log_defect
 
 _TRANSIENT = re.compile(
     r"TimeoutException|SocketException|ConnectException|ConnectionReset|UnknownHostException|ConcurrentAppend"
@@ -20,12 +22,16 @@ _TRANSIENT = re.compile(
 _UNREAD = re.compile(r"(?:Failed to (?:read|open)[^:]*|Checksum error): ([^\s:]*:?/\S+)")
 _OF_DISKS = frozenset({Code.SPARK_FAILED, Code.STORAGE_FAILED, Code.COMMIT_FAILED, Code.TABLE_CORRUPT})
 """Errors whose texts may be those of a file system."""
+_CLASS = re.compile(r"^(java\.lang\.IllegalArgumentException: (requirement failed: )?|org\.apache\.spark\.Spark\w+: )")
+"""What Java puts before a message that says all by itself."""
 
 
 def as_headwater_error(error: BaseException, places: Sequence[str] = ()) -> HeadwaterError:
-    """The error as it is, or what it means. `places`: the folders of the lake, where the error names no file on a disk
-    that has failed."""
+    """The error as it is, or what it means; a defect of ours is logged. `places`: the folders of the lake, where the
+    error names no file on a disk that has failed."""
     if isinstance(error, HeadwaterError):
+        if error.code is Code.INTERNAL:
+            log_defect(error)
         return _of_a_disk(error, places)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -38,16 +44,34 @@ def as_headwater_error(error: BaseException, places: Sequence[str] = ()) -> Head
             hint = hint_for(full=tells_full(said))
             return TransientError(Code.STORAGE_FAILED, f"{without_plan(message)}{room(paths)}", hint=hint)
         kind = TransientError if _TRANSIENT.search(message) else TerminalError
-        return kind(Code.SPARK_FAILED, without_plan(message))
+        return kind(Code.SPARK_FAILED, _CLASS.sub("", without_plan(message)))
     if isinstance(error, OSError) and is_passing(error):
         return disk_error("the file system failed", error, *places)
     if isinstance(error, (OSError, MemoryError)):
         return TerminalError(Code.STORAGE_FAILED, str(error) or type(error).__name__)
-    return TerminalError(
-        Code.INTERNAL,
-        f"{type(error).__name__}: {error}",
-        hint="this is a defect in Headwater; .headwater/logs has the details",
-    )
+    hint = f"this is a defect in Headwater; {log_defect(error)} has the details"
+    return TerminalError(Code.INTERNAL, f"{type(error).__name__}: {error}", hint=hint)
+
+
+@contextmanager
+def spark_errors(what: str = "") -> Iterator[None]:
+    """What Spark raises in this block while it works is raised as an error of ours; what its analysis finds is left
+    to those who can point at it."""
+    try:
+        yield
+    except Exception as error:
+        if "pyspark" not in sys.modules:
+            raise
+        from py4j.protocol import Py4JError
+        from pyspark.errors import AnalysisException, PySparkException
+
+        if isinstance(error, AnalysisException) or not isinstance(error, (PySparkException, Py4JError)):
+            raise
+        found = as_headwater_error(error)
+        if what:
+            message = f"{what}: {found.problem.message}"
+            found = type(found)(found.code, message, hint=found.problem.hint)
+        raise found from error
 
 
 def _words(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -10,10 +11,11 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from headwater.cli.asking import INTERRUPTED
+from headwater.cli.asking import INTERRUPTED, option
 from headwater.cli.output import show_error
-from headwater.errors import HeadwaterError
+from headwater.errors import Code, HeadwaterError
 from headwater.extras import require_python
+from headwater.project.files import HOME, find_project
 
 COMMANDS = (
     "init", "demo", "check", "plan", "schema", "formats", "run", "reload", "status", "query", "sql",
@@ -93,6 +95,8 @@ def execute(arguments: list[str]) -> int:
         require_python()
         code = app(args=arguments, standalone_mode=False)
     except HeadwaterError as error:
+        if error.code is Code.INTERNAL:
+            _logged(error, arguments)
         show_error(error, as_json=as_json)
         code = error.exit_code
     except (KeyboardInterrupt, typer.Abort):
@@ -101,9 +105,18 @@ def execute(arguments: list[str]) -> int:
         error.show()
         code = error.exit_code
     except Exception as caught:
-        from headwater.sparkerrors import as_headwater_error
-
-        error_of_ours = as_headwater_error(caught)
+        error_of_ours = _logged(caught, arguments)
         show_error(error_of_ours, as_json=as_json)
         code = error_of_ours.exit_code
     return code or 0
+
+
+def _logged(error: Exception, arguments: list[str]) -> HeadwaterError:
+    """What an error means; where it is a defect of ours, it is logged, in the project's log if there is one."""
+    from headwater.logs import is_logging, log_to
+    from headwater.sparkerrors import as_headwater_error
+
+    if not is_logging():
+        with suppress(HeadwaterError, OSError):
+            log_to(find_project(option(arguments, "--project") or ".").parent / HOME)
+    return as_headwater_error(error)

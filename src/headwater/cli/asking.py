@@ -33,7 +33,7 @@ def ask(arguments: Sequence[str]) -> int | None:
 
 def _ask(arguments: Sequence[str]) -> int | None:
     try:
-        file = find_project(_option(arguments, "--project") or ".")
+        file = find_project(option(arguments, "--project") or ".")
     except HeadwaterError:
         return None
     place = socket_of(file)
@@ -47,7 +47,7 @@ def _ask(arguments: Sequence[str]) -> int | None:
             first = line.receive()
             if first is None or first[0] is not Frame.HELLO:
                 return None
-            if not Hello.from_json(first[1]).fits(file, _option(arguments, "--target"), arguments):
+            if not Hello.from_json(first[1]).fits(file, option(arguments, "--target"), arguments):
                 return None
             line.wait_at_most(None)
             line.send_json(Frame.REQUEST, _request(arguments))
@@ -61,7 +61,7 @@ def _ask(arguments: Sequence[str]) -> int | None:
             return 0
 
 
-def _option(arguments: Sequence[str], name: str) -> str | None:
+def option(arguments: Sequence[str], name: str) -> str | None:
     """The value of an option, as far as that can be told without knowing the command."""
     for word, following in zip(arguments, [*arguments[1:], ""], strict=False):
         if word == name:

@@ -196,7 +196,8 @@ def _keys(node: exp.Select, columns: set[str]) -> Iterator[exp.Expr]:
     group = node.args.get("group")
     for key in group.expressions if group is not None else ():
         if isinstance(key, exp.Literal) and not key.is_string:
-            key = node.expressions[int(key.this) - 1]
+            at = int(key.this) if key.this.isdecimal() else 0
+            key = node.expressions[at - 1] if 1 <= at <= len(node.expressions) else key
         elif isinstance(key, exp.Column) and not key.table and key.name.lower() not in columns:
             key = next((item for item in node.expressions if _is_alias(item, key.name)), key)
         yield key.this if isinstance(key, exp.Alias) else key

@@ -23,6 +23,7 @@ from headwater.runtime import tags
 from headwater.runtime.holding import alone, holding
 from headwater.runtime.settings import Stale
 from headwater.session import activate, fork
+from headwater.sparkerrors import spark_errors
 from headwater.spec import Refresh, View
 from headwater.spec.base import placed
 from headwater.sql.dialect import Headwater
@@ -277,7 +278,8 @@ def _opened(warehouse: Warehouse, name: str, definition: View | None = None) -> 
         flow.refresher.guard, flow.refresher.policy = guard, None
         activate(flow.refresher.spark)
         try:
-            yield flow
+            with spark_errors(f"view '{name}'"):
+                yield flow
         finally:
             activate(outer)
         known[name] = flow  # one that failed is opened anew
@@ -290,7 +292,8 @@ def _session(warehouse: Warehouse) -> Iterator[Any]:
     spark = fork(outer)
     activate(spark)
     try:
-        yield spark
+        with spark_errors():
+            yield spark
     finally:
         activate(outer)
 

@@ -19,7 +19,7 @@ def moment_of(table: exp.Table) -> Moment | None:
         return None
     value = _literal(version.expression)
     if str(version.this).upper() == "VERSION":
-        return int(value.name) if value.name.isdigit() else value.name
+        return int(value.name) if value.name.isdecimal() else value.name
     return parse_time(value.name)
 
 
@@ -38,14 +38,14 @@ def _end(value: exp.Expr | None) -> Moment | None:
 
 def _literal(value: exp.Expr | None) -> exp.Literal:
     inner = value.this if isinstance(value, exp.Cast) else value  # TIMESTAMP '2026-10-17'
-    if not isinstance(inner, exp.Literal) or not (inner.is_string or inner.name.isdigit()):
+    if not isinstance(inner, exp.Literal) or not (inner.is_string or inner.name.isdecimal()):
         raise InvalidSql("a version or time to travel to is a number or a text in quotes")
     return inner
 
 
 def parse_moment(text: str) -> Moment:
     """A version, a time or a label, as a command or `changes('x', '…')` names it."""
-    if text.isdigit():
+    if text.isdecimal():
         return int(text)
     try:
         return parse_time(text)

@@ -65,7 +65,7 @@ def with_limit(query: exp.Query, rows: int) -> exp.Query:
     if limit is None and query.args.get("offset") is None:
         return query.limit(rows)
     value = limit.expression if isinstance(limit, exp.Limit) else None
-    if isinstance(value, exp.Literal) and value.name.isdigit() and int(value.name) <= rows:
+    if isinstance(value, exp.Literal) and value.name.isdecimal() and int(value.name) <= rows:
         return query
     return exp.select("*").from_(query.subquery("limited")).limit(rows)
 

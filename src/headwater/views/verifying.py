@@ -104,8 +104,8 @@ def _leftover(row: Any) -> Leftover:
     told = row.asDict(recursive=True)
     surplus = int(told.pop(_SURPLUS))
     del told[_STORED]
-    values = {int(name): value for name, value in told.items() if name.isdigit()}
-    values |= {int(name.split()[1]): value for name, value in told.items() if not name.isdigit()}
+    values = {int(name): value for name, value in told.items() if name.isdecimal()}
+    values |= {int(name.split()[1]): value for name, value in told.items() if not name.isdecimal()}
     return Leftover(tuple(values[n] for n in range(len(values))), surplus)
 
 

@@ -120,7 +120,7 @@ def grouping_sets(
 def _meant(one: exp.Expr, aliases: Mapping[str, exp.Expr], chosen: Sequence[exp.Expr], scope: Scope) -> exp.Expr:
     """An ordinal or an alias stands for a column of the result; a column of the sources comes first."""
     if isinstance(one, exp.Literal) and not one.is_string:
-        if not one.name.isdigit() or not 0 < int(one.name) <= len(chosen):
+        if not one.name.isdecimal() or not 0 < int(one.name) <= len(chosen):
             raise NotIncremental("this is not the number of a column of the result", one)
         return chosen[int(one.name) - 1]
     if isinstance(one, exp.Column) and scope.find(parts_of(one)) is None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, call, rule
+from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, argument, call, rule
 from headwater.query.duckdb.terms import Refused, Term, derived, duckdb_type, spark_name
 
 Over = Callable[[str], str]
@@ -219,7 +219,7 @@ def _over(to: Expressions, node: exp.Window) -> Term:
         if inner.args.get("default") is not None or node.args.get("spec") is not None:
             raise Refused("lag and lead with a default are left to Spark")
         found = to.term(inner.this)
-        by = 1 if inner.args.get("offset") is None else to.integer(inner.args["offset"])
+        by = 1 if inner.args.get("offset") is None else to.integer(argument(inner, "offset"))
         function = "lag" if isinstance(inner, exp.Lag) else "lead"
         return _ranked(f"{function}({found.sql}, {by}) OVER ({over})", found.type, [found, *terms])
     if type(inner) in _FIRST:

@@ -24,6 +24,8 @@ _TYPES = {
     exp.DType.TIMESTAMPNTZ: pa.timestamp("us"),
 }
 
+_DIGITS = 38
+"""The most that a decimal has."""
 PLAIN_SCALE = 6
 """Decimals of a larger scale may be written with an exponent by Spark."""
 
@@ -31,7 +33,10 @@ PLAIN_SCALE = 6
 def spark_type(written: exp.DataType) -> pa.DataType:
     """The type that a cast names."""
     if written.this is exp.DType.DECIMAL:
-        sizes = [int(size.name) for size in written.expressions]
+        sizes = [int(size.name) if size.name.isdecimal() else -1 for size in written.expressions]
+        precision, scale = (*sizes, 0)[:2] if sizes else (10, 0)
+        if len(sizes) > 2 or not 1 <= precision <= _DIGITS or not 0 <= scale <= precision:
+            raise Refused(f"a cast to {written.sql('spark').lower()} is left to Spark")
         return pa.decimal128(*(sizes or (10, 0)))
     found = _TYPES.get(written.this)
     if found is None or written.expressions:

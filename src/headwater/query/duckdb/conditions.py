@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb.expressions import NAMED, Condition, Expressions, between, condition_of, rule
+from headwater.query.duckdb.expressions import NAMED, Condition, Expressions, argument, between, condition_of, rule
 from headwater.query.duckdb.terms import Refused, Term, derived, literal
 from headwater.query.predicates import And, Anything, Compare, IsNull, Not, OneOf, Or, Predicate, Prefix
 
@@ -45,8 +45,8 @@ def _null_safe(to: Expressions, node: exp.Binary) -> Term:
 
 @rule(exp.Between)
 def _in_between(to: Expressions, node: exp.Between) -> Term:
-    low = _compared(">=", to.term(node.this), to.term(node.args["low"]))
-    high = _compared("<=", to.term(node.this), to.term(node.args["high"]))
+    low = _compared(">=", to.term(node.this), to.term(argument(node, "low")))
+    high = _compared("<=", to.term(node.this), to.term(argument(node, "high")))
     return condition_of(f"({low.sql} AND {high.sql})", And((low.predicate, high.predicate)), low, high)
 
 
@@ -56,7 +56,7 @@ def _one_of(to: Expressions, node: exp.In) -> Term:
     if node.args.get("query") is not None:
         if not _stands_alone(node):
             raise Refused("IN over a query, inside another expression, has no NULL in Spark; it is left to it")
-        inner = to.subquery(node.args["query"], to.scope)
+        inner = to.subquery(argument(node, "query"), to.scope)
         if len(inner.columns) != 1 or not inner.columns[0].type.equals(left.type) or not types.is_plain(left.type):
             raise Refused("IN over a query of another type is left to Spark")
         return condition_of(f"({left.sql} IN ({inner.sql}))", Anything(), left)
@@ -168,7 +168,7 @@ def _case(to: Expressions, node: exp.Case) -> Term:
             tests.append(to.condition(branch.this))
         else:
             tests.append(_compared("=", subject, to.term(branch.this)))
-        values.append(to.term(branch.args["true"]))
+        values.append(to.term(argument(branch, "true")))
     default = node.args.get("default")
     return chosen(tests, values, None if default is None else to.term(default))
 
@@ -186,7 +186,7 @@ def chosen(tests: list[Condition], values: list[Term], otherwise: Term | None) -
 @rule(exp.If)
 def _if(to: Expressions, node: exp.If) -> Term:
     other = node.args.get("false")
-    test, yes = to.condition(node.this), to.term(node.args["true"])
+    test, yes = to.condition(node.this), to.term(argument(node, "true"))
     return chosen([test], [yes], literal(None, pa.null()) if other is None else to.term(other))
 
 

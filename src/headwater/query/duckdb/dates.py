@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, call, rule
+from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, argument, call, rule
 from headwater.query.duckdb.terms import Refused, Term, derived, literal, spark_name, text
 
 _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
@@ -32,7 +32,7 @@ def _as_date(term: Term) -> Term:
 
 @rule(exp.TimestampTrunc)
 def _date_trunc(to: Expressions, node: exp.TimestampTrunc) -> Term:
-    unit = node.args["unit"].name.upper()
+    unit = argument(node, "unit").name.upper()
     if unit not in _UNITS:
         raise Refused(f"date_trunc to {unit.lower()} is left to Spark")
     found = types.cast(_moment(to, node.this), types.TIMESTAMP)
@@ -42,7 +42,7 @@ def _date_trunc(to: Expressions, node: exp.TimestampTrunc) -> Term:
 
 @rule(exp.DateTrunc)
 def _trunc(to: Expressions, node: exp.DateTrunc) -> Term:
-    unit = _TRUNC.get(to.word(node.args["unit"]).upper())
+    unit = _TRUNC.get(to.word(argument(node, "unit")).upper())
     if unit is None:
         raise Refused("trunc to this unit is left to Spark")
     found = _as_date(_moment(to, node.this))
@@ -98,7 +98,7 @@ def _to_date(to: Expressions, node: exp.TsOrDsToDate) -> Term:
 
 @rule(exp.TsOrDsAdd)
 def _date_add(to: Expressions, node: exp.TsOrDsAdd) -> Term:
-    if node.args["unit"].name.upper() != "DAY":
+    if argument(node, "unit").name.upper() != "DAY":
         raise Refused("this form of date_add is left to Spark")
     day, days = _as_date(_moment(to, node.this)), to.of(node.expression, pa.int32(), pa.int16(), pa.int8())
     if day.is_literal and days.is_literal:
@@ -129,7 +129,7 @@ def _date_diff(to: Expressions, node: exp.DateDiff) -> Term:
 @rule(exp.TimeToStr)
 def _date_format(to: Expressions, node: exp.TimeToStr) -> Term:
     found = types.cast(_moment(to, node.this), types.TIMESTAMP)
-    rest, made = to.word(node.args["format"]), ""
+    rest, made = to.word(argument(node, "format")), ""
     while rest:
         known = next((code for code in _FORMATS if rest.startswith(code)), None)
         if known is None and rest[0] not in _BETWEEN:

@@ -37,6 +37,14 @@ def rule(*kinds: type[exp.Expr]) -> Callable[[Rule], Rule]:
     return register
 
 
+def argument(node: exp.Expr, name: str) -> Any:
+    """An argument of a function; one that is missing is Spark's to complain about."""
+    found = node.args.get(name)
+    if found is None:
+        raise Refused(f"{node.sql('spark')} lacks an argument")
+    return found
+
+
 UNKNOWN = Anything()
 
 
@@ -161,7 +169,7 @@ def _literal(to: Expressions, node: exp.Literal) -> Term:
     written = str(node.this)
     if node.is_string:
         return literal(written, types.STRING, written)
-    if written.isdigit():
+    if written.isdecimal():
         value = int(written)
         if value < 1 << 63:
             return literal(value, types.INT if value < 1 << 31 else types.LONG, written)
@@ -287,7 +295,7 @@ def _remainder(to: Expressions, node: exp.Binary) -> Term:
 @rule(exp.Cast, exp.TryCast)
 def _cast(to: Expressions, node: exp.Cast) -> Term:
     inner = to.term(node.this)
-    target = spark_type(node.args["to"])
+    target = spark_type(argument(node, "to"))
     found = cast_to(inner, target)
     keeps = isinstance(node.this, (exp.Column, exp.Dot))
     return replace(found, name=inner.name if keeps else None, origin=None)

@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from headwater.query.duckdb import coercion as types
 from headwater.query.duckdb.conditions import chosen, is_null
-from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, call, rule
+from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, argument, call, rule
 from headwater.query.duckdb.regexes import for_duckdb, groups
 from headwater.query.duckdb.terms import Refused, Term, derived, duckdb_type, literal, spark_name, text
 
@@ -65,7 +65,7 @@ def _concat_ws(to: Expressions, node: exp.ConcatWs) -> Term:
 
 @rule(exp.Substring)
 def _substring(to: Expressions, node: exp.Substring) -> Term:
-    found, start = to.string(node.this), to.integer(node.args["start"])
+    found, start = to.string(node.this), to.integer(argument(node, "start"))
     length = node.args.get("length")
     if start < 1 or (length is not None and to.integer(length) < 0):
         raise Refused("substring from zero or from the end is left to Spark")
@@ -116,7 +116,7 @@ rule(exp.Contains)(_searched("contains"))
 def _position(to: Expressions, node: exp.StrPosition) -> Term:
     if node.args.get("position") is not None or node.args.get("occurrence") is not None:
         raise Refused("a search from a position is left to Spark")
-    found, part = to.string(node.this), to.word(node.args["substr"])
+    found, part = to.string(node.this), to.word(argument(node, "substr"))
     if not part:
         raise Refused("a search for nothing is left to Spark")
     return derived(f"CAST(instr({found.sql}, {text(part)}) AS INTEGER)", types.INT, found)
@@ -142,7 +142,7 @@ def _md5(to: Expressions, node: exp.MD5) -> Term:
 @rule(exp.SHA2)
 def _sha2(to: Expressions, node: exp.SHA2) -> Term:
     found = to.string(node.this)
-    if to.integer(node.args["length"]) != 256:
+    if to.integer(argument(node, "length")) != 256:
         raise Refused("sha2 of other than 256 bits is left to Spark")
     return derived(f"sha256({found.sql})", types.STRING, found)
 
@@ -159,7 +159,7 @@ def _rlike(to: Expressions, node: exp.RegexpLike) -> Term:
 @rule(exp.RegexpExtract)
 def _regexp_extract(to: Expressions, node: exp.RegexpExtract) -> Term:
     written = to.word(node.expression)
-    group = 1 if node.args.get("group") is None else to.integer(node.args["group"])
+    group = 1 if node.args.get("group") is None else to.integer(argument(node, "group"))
     if not 0 <= group <= groups(written):
         raise Refused("a group that the pattern has not is left to Spark")
     found = to.string(node.this)
@@ -168,7 +168,11 @@ def _regexp_extract(to: Expressions, node: exp.RegexpExtract) -> Term:
 
 @rule(exp.RegexpReplace)
 def _regexp_replace(to: Expressions, node: exp.RegexpReplace) -> Term:
-    found, pattern, new = to.string(node.this), for_duckdb(to.word(node.expression)), to.word(node.args["replacement"])
+    found, pattern, new = (
+        to.string(node.this),
+        for_duckdb(to.word(node.expression)),
+        to.word(argument(node, "replacement")),
+    )
     plain = not any(node.args.get(key) for key in ("position", "occurrence", "modifiers"))
     if "$" in new or "\\" in new or not plain:
         raise Refused("regexp_replace with groups is left to Spark")
@@ -198,7 +202,7 @@ def _nullif(to: Expressions, node: exp.Nullif) -> Term:
 
 @rule(exp.Nvl2)
 def _nvl2(to: Expressions, node: exp.Nvl2) -> Term:
-    yes, no = to.term(node.args["true"]), to.term(node.args["false"])
+    yes, no = to.term(argument(node, "true")), to.term(argument(node, "false"))
     return chosen([is_null(to.term(node.this))], [no], yes)
 
 
@@ -243,7 +247,7 @@ def _sqrt(to: Expressions, node: exp.Sqrt) -> Term:
 @rule(exp.Round)
 def _round(to: Expressions, node: exp.Round) -> Term:
     found = to.term(node.this)
-    places = 0 if node.args.get("decimals") is None else to.integer(node.args["decimals"])
+    places = 0 if node.args.get("decimals") is None else to.integer(argument(node, "decimals"))
     if not 0 <= places <= ROUNDED:
         raise Refused("round to so many places is left to Spark")
     if types.is_integer(found.type):

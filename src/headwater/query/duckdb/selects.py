@@ -322,6 +322,8 @@ def _ordered(node: exp.Ordered, to: Expressions, outputs: tuple[Term, ...], posi
 
 
 def _at(items: list[Term], node: exp.Literal) -> Term:
+    if not node.this.isdecimal():
+        raise Refused("a constant that is no column's number is left to Spark")
     at = int(node.this)
     if not 1 <= at <= len(items):
         raise Refused(f"there is no column {at}")
