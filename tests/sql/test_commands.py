@@ -244,3 +244,13 @@ def test_small_files_are_joined(bench: Bench) -> None:
     assert done["files_after"] == 1 <= done["files_before"]
     assert bench.rows("SELECT * FROM events ORDER BY event_id") == before
     assert headwater("parquet", "compact", "event", "--project", bench.root).code == 2
+
+
+def test_a_copy_has_a_place_of_its_own_where_none_is_named(bench: Bench) -> None:
+    done = bench.do("parquet", "convert", "events", "--format", "parquet", "--json")
+    assert done.code == 0, done.err
+    assert (done.json["rows"], done.json["to"]) == (3, "copies/events_parquet")
+    with Lake.open(bench.root) as lake:
+        assert lake.foreign("parquet", path=str(bench.root / "copies" / "events_parquet")).read().count() == 3
+    again = bench.do("parquet", "convert", "events", "--format", "parquet")
+    assert again.code == 2 and "copies/events_parquet" in again.err

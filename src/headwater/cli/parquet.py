@@ -88,7 +88,10 @@ def compact(
 @warm
 def convert(
     name: Name,
-    to: Annotated[str, typer.Option("--to", help="A new folder, or a name in a catalog: lake.copies.orders.")],
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="A new folder, or a name in a catalog: lake.copies.orders; else under ./copies."),
+    ] = None,
     format: Annotated[str | None, typer.Option("--format", help="Table format; the same if not given.")] = None,
     compression: Annotated[Codec | None, typer.Option("--compression", help="Codec of the files.")] = None,
     row_group_size: Annotated[str | None, typer.Option("--row-group-size", help="Such as 64MB.")] = None,

@@ -199,7 +199,11 @@ def _temporal_problems(project: Project, graph: Graph) -> Iterator[Problem]:
             broken = each.of.kind is Kind.TABLE and table is None
             if each.reference.temporal and not kept and not broken:
                 message = f"{each.reference} keeps no history for FOR SYSTEM_TIME AS OF to look into"
-                hint = "set `apply: {history: all}` on it, or join its latest state"
+                hint = "set `apply: {history: all}` on it, or look up its latest state: AS OF PROCTIME()"
+                yield Problem(Code.UNSUPPORTED, message, each.where, hint)
+            if each.reference.latest and kept:
+                message = f"{each.reference} keeps all states, and PROCTIME() is for tables that keep the latest"
+                hint = "name the time of the row: FOR SYSTEM_TIME AS OF a column"
                 yield Problem(Code.UNSUPPORTED, message, each.where, hint)
 
 

@@ -174,7 +174,7 @@ def _event_columns(project: Project, sql: str) -> set[str] | None:
     whole = not any(one.driving for one in named)
     found: set[str] = set()
     for one in named:
-        if not one.driving and (not whole or one.temporal):
+        if not one.driving and (not whole or one.temporal or one.latest):
             continue
         kinds = list(Kind) if one.kind is None else [one.kind]
         meant = [project.relations(kind)[one.name] for kind in kinds if one.name in project.relations(kind)]

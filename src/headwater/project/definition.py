@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from headwater.catalogs.base import CatalogSpec
 from headwater.decorators import Registered
@@ -16,6 +17,7 @@ from headwater.project.files import HOME
 from headwater.sources.base import SourceSpec
 from headwater.spec import Alert, Export, Monitor, Relation, Settings, Table, Topic, View
 from headwater.spec.base import Trigger
+from headwater.sql.schemas import without_schema
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
@@ -40,6 +42,12 @@ class Project:
     """The place of every key in the files, by its dotted path; a query's is where its text begins."""
     written: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False, compare=False)
     """Values that hold variables, by dotted path: what they came to, and as they are written."""
+
+    def __post_init__(self) -> None:
+        tables = {name: _plain(table, self.name) for name, table in self.tables.items()}
+        views = {name: _plain(view, self.name) for name, view in self.views.items()}
+        object.__setattr__(self, "tables", tables)
+        object.__setattr__(self, "views", views)
 
     @property
     def name(self) -> str:
@@ -93,3 +101,12 @@ class Project:
                 return Where(found.file, found.line, path)
             above = above.rpartition(".")[0]
         return Where(self.file.name, None, path)
+
+
+Queried = TypeVar("Queried", Table, View)
+
+
+def _plain(definition: Queried, schema: str) -> Queried:
+    """A definition whose query names relations without the project's name."""
+    plain = None if definition.sql is None else without_schema(definition.sql, schema)
+    return definition if plain == definition.sql else definition.model_copy(update={"sql": plain})

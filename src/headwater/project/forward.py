@@ -70,7 +70,7 @@ def _driving(project: Project, query: exp.Query) -> frozenset[Name]:
             raise _Anew(f"late states of {name} correct rows that are there")
         if reference.changes is not None:
             raise _Anew(f"it reads the changes of {name}")
-        if whole or reference.driving:
+        if reference.driving or (whole and not reference.latest):
             if kind is not Kind.TOPIC:
                 raise _Anew(f"rows of {name} may be changed or deleted")
             if id(table) not in first:

@@ -92,7 +92,7 @@ class RelationFiles:
 
     def convert(
         self,
-        to: str,
+        to: str | None = None,
         *,
         format: str | None = None,
         parquet: ParquetOptions | None = None,
@@ -101,6 +101,7 @@ class RelationFiles:
     ) -> Converted:
         """Copy what people see in the latest version into a new table of another layout.
 
+        Without `to` it is a new folder under `copies/` beside the project file, or `copies` in the format's catalog.
         The relation itself stays as it is: views and readers go by its versions and changes.
         """
         source = self._table
@@ -111,6 +112,7 @@ class RelationFiles:
             z_order_by=z_order_by,
             parquet=parquet or ParquetOptions(),
         )
+        to = to or self._new_place(format or source.format.name)
         made = self._new_table(to, format or source.format.name)
         made.create(rows.schema, layout)
         try:
@@ -152,6 +154,12 @@ class RelationFiles:
             groups = [found.row_group(number) for number in range(found.num_row_groups)]
             codecs = {group.column(at).compression.lower() for group in groups for at in range(group.num_columns)}
             return {"row_groups": len(groups), "compression": ", ".join(sorted(codecs)) or None}
+
+    def _new_place(self, format: str) -> str:
+        """Where a copy goes for which no place was named."""
+        catalog = {"iceberg": "lake", "paimon": "paimon"}.get(FORMATS.get(format).name)
+        name = self._name if self._kind is Kind.TOPIC else f"{self._kind.plural}_{self._name}"
+        return f"copies/{name}_{format}" if catalog is None else f"{catalog}.copies.{name}"
 
     def _new_table(self, to: str, format: str) -> SparkTable:
         found = FORMATS.get(format)

@@ -78,7 +78,8 @@ def _followed(warehouse: Warehouse, step: Planned) -> list[str]:
 def _drives(inputs: Sequence[Input], of: Name) -> bool:
     """Whether what changes in a relation changes who reads it; what is only looked up does not."""
     whole = not any(each.reference.driving for each in inputs)
-    return any(each.of == of and (whole or each.reference.driving or each.reference.temporal) for each in inputs)
+    found = [each.reference for each in inputs if each.of == of]
+    return any(one.driving or one.temporal or (whole and not one.latest) for one in found)
 
 
 def prepare(warehouse: Warehouse, flows: Collection[str], *, apply: bool) -> None:

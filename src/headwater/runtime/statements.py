@@ -20,6 +20,7 @@ from headwater.runtime.exporting import checked, explained
 from headwater.runtime.records import told
 from headwater.runtime.settings import Settings
 from headwater.runtime.showing import HISTORY, shown, told_of
+from headwater.runtime.travel import require_one_state
 from headwater.sparkerrors import piece_of
 from headwater.spec import Table, View
 from headwater.sql.blame import asked_moment, blame, fragment, place_of
@@ -31,6 +32,7 @@ from headwater.sql.places import InvalidSql, Span, pointed, span_of
 from headwater.sql.references import referring
 from headwater.sql.rewrite import with_limit, with_versions
 from headwater.sql.safety import require_read_only
+from headwater.sql.schemas import without_schema
 from headwater.sql.statements import (
     CreateView,
     Describe,
@@ -67,7 +69,8 @@ def execute(
 ) -> Result:
     """Execute one statement: a query's first `limit` rows; `read_only` refuses all but questions about the lake, and
     refreshes no view for them unless it `may_refresh`."""
-    statement = _parsed(sql) if len(sql) <= _SHORT else parse_statement(sql)
+    plain = without_schema(sql, warehouse.project.name)
+    statement = _parsed(plain) if len(sql) <= _SHORT else parse_statement(plain)
     if read_only:
         require_read_only(statement, sql)
     limits = (limits or Limits()).or_else(warehouse.project.settings.queries)
@@ -194,6 +197,8 @@ class _Execution:
             if read and kind is Kind.VIEW and moment is None and not ends:
                 self._freshen(reference)
             labels |= any(isinstance(one, str) for one in (moment, *ends))
+            if reference.latest:
+                require_one_state(self._warehouse, kind, reference, self._text)
         if labels:
             query = with_versions(query, self._version)
         if self._asking.limit is not None:

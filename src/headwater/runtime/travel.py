@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.errors import Code
 from headwater.model import WEIGHT, At, Kind
 from headwater.runtime.tags import version_of
-from headwater.sql.names import Moment
+from headwater.spec import Table
+from headwater.sql.names import Moment, Reference
+from headwater.sql.places import InvalidSql
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -42,3 +45,12 @@ def summary(changes: DataFrame) -> dict[str, int]:
     went = F.coalesce(F.sum(F.when(F.col(WEIGHT) < 0, -F.col(WEIGHT))), F.lit(0))
     row = changes.select(came.alias("came"), went.alias("went")).collect()[0]
     return {"rows_added": int(row["came"]), "rows_removed": int(row["went"])}
+
+
+def require_one_state(warehouse: Warehouse, kind: Kind, reference: Reference, text: str) -> None:
+    """Refuse `AS OF PROCTIME()` on a table that keeps all states: there, a key has many rows."""
+    table = warehouse.definition(kind, reference.name)
+    if isinstance(table, Table) and table.apply is not None and table.apply.history == "all":
+        message = f"{reference} keeps all states, and PROCTIME() is for tables that keep the latest"
+        hint = "join it with AND is_current"
+        raise InvalidSql(message, text=text, span=reference.span, code=Code.UNSUPPORTED, hint=hint)

@@ -28,6 +28,7 @@ from headwater.spec import Refresh, View
 from headwater.spec.base import placed
 from headwater.sql.dialect import Headwater
 from headwater.sql.parsing import parse_query
+from headwater.sql.schemas import without_schema
 from headwater.views.compiling import asked, compiled, read_by
 from headwater.views.explaining import Explanation, explained
 from headwater.views.flow import ViewFlow, open_flow
@@ -69,6 +70,7 @@ def create_view(
     """Make a view by a statement and build it; with `replace` beside the one of its name, whose place it takes."""
     if not NAME.fullmatch(name):
         raise UsageError(Code.INVALID_NAME, f"'{name}' is no name", hint="a name is [a-z][a-z0-9_]*")
+    sql = without_schema(sql, warehouse.project.name)
     if name in warehouse.project.views:
         raise UsageError(
             Code.DUPLICATE_NAME,

@@ -15,12 +15,18 @@ from headwater.sql.places import InvalidSql
 def moment_of(table: exp.Table) -> Moment | None:
     """The `VERSION AS OF` or `TIMESTAMP AS OF` of a relation in a query."""
     version = table.args.get("version")
-    if not isinstance(version, exp.Version):
+    if not isinstance(version, exp.Version) or is_present(version):
         return None
     value = _literal(version.expression)
     if str(version.this).upper() == "VERSION":
         return int(value.name) if value.name.isdecimal() else value.name
     return parse_time(value.name)
+
+
+def is_present(version: exp.Expr | None) -> bool:
+    """`FOR SYSTEM_TIME AS OF PROCTIME()`: the state that is there when it is read."""
+    time = version.expression if isinstance(version, exp.Version) else None
+    return isinstance(time, exp.Anonymous) and time.name.lower() == "proctime" and not time.expressions
 
 
 def between(ends: Sequence[exp.Expr]) -> Between:

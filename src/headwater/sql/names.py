@@ -37,6 +37,8 @@ class Reference:
     """Inside `stream(…)`."""
     temporal: bool = False
     """Looked up `FOR SYSTEM_TIME AS OF` a column."""
+    latest: bool = False
+    """Looked up `FOR SYSTEM_TIME AS OF PROCTIME()`: as it is when the step reads it."""
     foreign: bool = False
     """A name that none of the lake's relations can have: `lake.sales.orders`."""
     line: int | None = None

@@ -9,7 +9,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from headwater.errors import Code, UsageError
-from headwater.sql.moments import between
+from headwater.sql.moments import between, is_present
 from headwater.sql.names import DATABASES, FUNCTIONS, Reference, resolve
 from headwater.sql.parsing import parse_condition, parse_query
 from headwater.sql.places import InvalidSql, span_of
@@ -58,7 +58,9 @@ def referring(query: exp.Query) -> Iterator[tuple[exp.Table, Reference]]:
             continue  # the name that the query has for one
         found = _referred(table)
         if found is not None:
-            yield table, replace(found, temporal=_is_temporal(table), span=found.span or span_of(table.this))
+            latest = is_present(table.args.get("version"))
+            span = found.span or span_of(table.this)
+            yield table, replace(found, temporal=_is_temporal(table), latest=latest, span=span)
 
 
 def _referred(table: exp.Table) -> Reference | None:

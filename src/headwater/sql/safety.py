@@ -15,6 +15,7 @@ from sqlglot.errors import SqlglotError
 from headwater.errors import Code
 from headwater.sql.dialect import Headwater
 from headwater.sql.functions import SAFE
+from headwater.sql.moments import is_present
 from headwater.sql.nodes import IN_HINTS, NODES
 from headwater.sql.parsing import STUMBLES, parse_query
 from headwater.sql.places import InvalidSql, Span, span_of
@@ -102,11 +103,12 @@ def _require_safe(call: exp.Func, text: str) -> None:
 
 
 def _calls(table: exp.Table) -> list[exp.Expr]:
-    """`topic('x')`, `changes(…)`, `stream(topic('x'))` of one place in FROM that reads a relation."""
-    call = table.this
-    if not isinstance(call, exp.Anonymous):
-        return []
-    return [call, *(inner for inner in call.expressions if isinstance(inner, exp.Anonymous))]
+    """`topic('x')`, `changes(…)`, `stream(topic('x'))`, `PROCTIME()` of one place in FROM that reads a relation."""
+    version, call = table.args.get("version"), table.this
+    found: list[exp.Expr] = [version.expression] if version is not None and is_present(version) else []
+    if isinstance(call, exp.Anonymous):
+        found += [call, *(inner for inner in call.expressions if isinstance(inner, exp.Anonymous))]
+    return found
 
 
 def _refusal(message: str, text: str, span: Span | None) -> InvalidSql:

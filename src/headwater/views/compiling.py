@@ -123,14 +123,15 @@ def asked(
     known = {kind: warehouse.names(kind) for kind in Kind}
     query = parse_query(sql)
     named = references(query)
-    of_tables = next((one for one in named if one.driving or one.temporal), None)
+    of_tables = next((one for one in named if one.driving or one.temporal or one.latest), None)
     if not streams and of_tables is not None:
         what = "stream()" if of_tables.driving else "FOR SYSTEM_TIME AS OF"
         message = f"{what} belongs to tables: in a view every input drives the result"
         raise InvalidSql(message, text=sql, span=of_tables.span)
     whole = not any(one.driving for one in named)
-    driving = {str(Name(resolve(one, known), one.name)) for one in named if whole or one.driving or one.temporal}
-    events = {str(Name(resolve(one, known), one.name)) for one in named if one.driving or (whole and not one.temporal)}
+    asking = [one for one in named if one.driving or (whole and not one.latest)]
+    driving = {str(Name(resolve(one, known), one.name)) for one in named if one in asking or one.temporal}
+    events = {str(Name(resolve(one, known), one.name)) for one in asking if one.driving or not one.temporal}
     found = presented(with_validity(query), sql)
     relations: dict[str, Relation] = {}
 
