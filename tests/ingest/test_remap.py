@@ -152,3 +152,20 @@ def test_a_streaming_query_over_a_topic_that_loses_rows_begins_again(tmp_path: P
     desk.land("2.json", {"event_type": "Placed", "id": 9})
     desk.run()
     assert [row["id"] for row in desk("query", rows, "--json").json] == [1, 3, 9]
+
+
+def test_what_a_try_rejects_is_no_dead_letter(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"orders": "keep_raw: true, schema: {mismatch: discard_value}"})
+    desk.land("1.json", {"id": 1, "total": 5})
+    desk.run()
+    desk.land("2.json", {"id": 2, "total": "many"}, {"id": 3, "total": 7})
+    desk.run()
+    file = desk.root / "headwater.yml"
+    file.write_text(file.read_text().replace("discard_value", "quarantine"))
+    before = desk("dlq", "list", "--json").json
+    for words, code in ((["--dry-run"], 0), ([], 2)):
+        assert desk("topic", "remap", "orders", *words).code == code
+        assert desk("dlq", "list", "--json").json == before
+    done = desk("topic", "remap", "orders", "--yes", "--json")
+    assert (done.json["rows_gone"], done.json["rejected"]) == (1, 1)
+    assert len(desk("dlq", "list", "--json").json) == len(before) + 1
