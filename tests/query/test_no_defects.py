@@ -13,7 +13,9 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
+from headwater.errors import Code, HeadwaterError
 from headwater.formats.registry import FORMATS
+from headwater.lake import Lake
 from tests.query.fuzzing import RELATIONS, Fuzz
 from tests.support import Answer, headwater
 
@@ -122,6 +124,39 @@ def test_views(lake: Path, seed: int) -> None:
         return ("mv", "create", name, sql, *fuzz.pick(options), "--json", "--project", lake)
 
     assert not tried(asked, 80)
+
+
+def test_views_own_error_names_the_view(lake: Path) -> None:
+    """In Python too, where no command stands between."""
+    sql = (
+        "SELECT explode(sequence(1, 2, CAST(length(name) AS int) - 1)) AS x FROM topic('orders') WHERE name IS NOT NULL"
+    )
+    with Lake.open(lake) as opened:
+        with pytest.raises(HeadwaterError, match="view 'failing': Illegal sequence boundaries: 1 to 2 by 0") as caught:
+            opened.create_view("failing", sql)
+    assert caught.value.code is Code.SPARK_FAILED
+
+
+def test_dead_letters(lake: Path, seed: int) -> None:
+    fuzz = Fuzz(seed + 2)
+    ids = [one["id"] for one in headwater("dlq", "list", "--json", "--project", lake).json]
+
+    def asked() -> tuple[str | Path, ...]:
+        topic = fuzz.pick(["orders", "orders", "nowhere", "", "kept", "a b", "'", "topic('orders')"])
+        id = fuzz.pick([*ids, "x", "", "'", "%", "0" * 64])
+        verb = fuzz.pick(["list", "list", "show", "replay", "drop"])
+        arguments: list[str] = ["dlq", verb]
+        if verb == "show" or (verb != "list" and fuzz.some(0.5)):
+            arguments += [fuzz.pick([id, topic])]
+        for option in ("--topic", "--reason", "--limit", "--since", "--where", "--all", "--yes", "--id"):
+            if fuzz.some(0.2):
+                arguments += [option]
+                arguments += (
+                    [] if option in ("--all", "--yes") else [fuzz.pick([topic, id, "decode", "-1", "5m", "id ="])]
+                )
+        return (*arguments, *(["--json"] if fuzz.some(0.5) else []), "--project", lake)
+
+    assert not tried(asked, 150)
 
 
 def test_project_files(tmp_path: Path, seed: int) -> None:
