@@ -39,7 +39,24 @@ TWO_MAPPERS = (
     "from headwater import mapper\n\n\n@mapper(group='a')\ndef one(event):\n    return {'id': event['id']}\n\n\n"
     "@mapper(group='GROUP')\ndef two(event):\n    return {'id': event['id']}\n"
 )
+_LOOKED_UP = (
+    "tables:\n  h: {{from: topic('orders'), apply: {{keys: [id], sequence_by: _position{}}}}}\n"
+    "  t: {{sql: \"SELECT e.id FROM stream(topic('orders')) e JOIN table('h') FOR SYSTEM_TIME AS OF {} h "
+    'ON h.id = e.id"}}\n'
+)
 CASES = {
+    "a history looked up as of now": Case(
+        _LOOKED_UP.format(", history: all", "PROCTIME()"),
+        "name the time of the row: FOR SYSTEM_TIME AS OF a column",
+        "PROCTIME()",
+        "e.event_timestamp",
+    ),
+    "no history to look into": Case(
+        _LOOKED_UP.format("", "e.event_timestamp"),
+        "or look up its latest state: AS OF PROCTIME()",
+        "AS OF e.event_timestamp",
+        "AS OF PROCTIME()",
+    ),
     "an unknown key": Case("wharehouse: ./x", "did you mean 'warehouse'?", "wharehouse", "warehouse"),
     "an unknown choice": Case("format: detla", "did you mean 'delta'?", "detla", "delta"),
     "a warehouse": Case(
