@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
@@ -19,6 +19,7 @@ from headwater.formats.locks import writing
 from headwater.formats.registry import FORMATS
 from headwater.handover import local_frame
 from headwater.model import DELETED, Mark
+from headwater.sources.decoding.base import TOO_LARGE
 from headwater.spec import Layout
 
 PATH = "_headwater/dead_letters"
@@ -120,7 +121,8 @@ class DeadLetters:
             return []
         chosen = self._of(topic, reason)
         if not whole:
-            chosen = chosen.where(~((F.col("reason") == "decode") & (F.length("raw") == 0)) | F.col("raw").isNull())
+            without = (F.col("reason") == "decode") & (F.length("raw") == 0)
+            chosen = chosen.where(F.col("raw").isNull() | ~(without | _is_beginning()))
         if open_step is not None:
             of_step = (F.col("flow") == open_step.flow) & (F.col("epoch") == open_step.epoch)
             chosen = chosen.where(~(of_step & (F.col("step") == open_step.step)))
@@ -196,6 +198,12 @@ def _letters(rejected: DataFrame, topic: str, source: str, mark: Mark) -> DataFr
         F.lit(mark.epoch).cast("long").alias("epoch"),
         F.lit(mark.step).cast("long").alias("step"),
     )
+
+
+def _is_beginning() -> Column:
+    """Whether only the first bytes of a record that was too large are here."""
+    size = F.regexp_extract("message", "^([0-9]+) bytes", 1).cast("bigint")
+    return (F.col("reason") == TOO_LARGE) & F.coalesce(size > F.octet_length("raw"), F.lit(False))
 
 
 def _unknown(id: str) -> UsageError:

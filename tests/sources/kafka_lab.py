@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from headwater.errors import Where
 from headwater.sources.decoding.base import EVENT, PROBLEM
+from headwater.sources.decoding.bounded import BoundedDecoder
 from headwater.sources.kafka.config import KafkaSource
 from headwater.sources.kafka.reader import KafkaReader
 from headwater.sources.reading import Ahead, Position, ReaderContext
@@ -78,7 +79,7 @@ class Flow:
         return self.decode(records)
 
     def decode(self, records: DataFrame) -> Decoded:
-        decoder = self.reader.decoder
+        decoder = BoundedDecoder(self.reader.decoder, self.settings.get("max_record_size", 64 << 20))
         schema = decoder.detect(records)
         rows = decoder.decode(records, schema)
         unknown = decoder.unknown(schema)

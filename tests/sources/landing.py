@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from headwater.errors import Where
 from headwater.session import fork
 from headwater.sources.decoding.base import POSITION
+from headwater.sources.decoding.bounded import BoundedDecoder
 from headwater.sources.files.config import FilesSource
 from headwater.sources.files.reader import FilesReader
 from headwater.sources.reading import Position, ReaderContext
@@ -43,12 +44,16 @@ class Landing:
     def folder(self) -> Path:
         return self.root / "landing"
 
+    @property
+    def spec(self) -> FilesSource:
+        return FilesSource.model_validate({"path": "landing", **self.options})
+
     def put(self, **files: str | bytes) -> None:
         """`a_json="…"` is the file `a.json`."""
         put(self.folder, {name.replace("_", "."): content for name, content in files.items()})
 
     def restarted(self) -> FilesReader:
-        spec = FilesSource.model_validate({"path": "landing", **self.options})
+        spec = self.spec
         notes = Files(str(self.root / "notes"))
         context = ReaderContext(fork(self.spark), "topics.x", notes, lambda path: str(self.root / path), {})
         return FilesReader(placed(spec, "landing", Where("headwater.yml", 3)), context)
@@ -77,5 +82,5 @@ class Landing:
 
     def _decoded(self, end: Position) -> list[Row]:
         records = self.records(end)
-        decoder = self.reader.decoder
+        decoder = BoundedDecoder(self.reader.decoder, self.spec.max_record_size)
         return decoder.decode(records, decoder.detect(records)).orderBy(POSITION).collect()

@@ -49,7 +49,7 @@ def append(warehouse: Warehouse, topic: str, rows: Rows, *, key: str | None, wai
     warehouse.state.require_own()
     flow = flow_name(topic)
     inbox = Inbox(Files(warehouse.files.join("_headwater/flows", flow), warehouse.around.storage))
-    receipt = inbox.put(records(rows), key)
+    receipt = inbox.put(records(rows), key, limit=source.max_record_size)
     outcome = Outcome(committed=not inbox.holds(receipt.name))
     if wait:
         outcome = _Waiter(warehouse, flow, inbox, receipt).outcome()

@@ -23,6 +23,7 @@ from headwater.runtime.opening import empty, notes_of, require_fence
 from headwater.runtime.pacing import Pace
 from headwater.runtime.plans import Plan
 from headwater.sources.decoding.base import Decoder
+from headwater.sources.decoding.bounded import BoundedDecoder
 from headwater.sources.postgres_cdc.config import PostgresCdcSource
 from headwater.sources.readers import open_reader
 from headwater.sources.reading import Ahead, ForeignTable, Lag, Reader, ReaderContext, Sharing
@@ -191,7 +192,8 @@ def topic_target(
     required = [f.name for f in declared.fields if not f.nullable] if declared is not None else []
     return TopicTarget(
         Pipeline(topic, source, reader.extras, warehouse.project.functions, required, reader.hidden),
-        decoder,
+        # What the topic has already is not measured again.
+        BoundedDecoder(decoder, source.max_record_size) if remembered else decoder,
         table,
         dead_letters or DeadLetters(table.spark, warehouse.around),
         SchemaLog(notes),

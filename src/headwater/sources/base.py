@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from headwater.spec.base import Definition, Frozen
+from headwater.spec.base import Definition, Frozen, Size
 
 
 class EventColumns(Frozen):
@@ -28,6 +28,11 @@ class SourceSpec(Definition):
     """How long events may wait for others to share a step with, where the topic does not say."""
 
     type: str = Field(description="Type of the source.")
+    max_record_size: Size = Field(
+        default=64 << 20,
+        description="A record with more bytes than this (64 MB), unpacked, becomes a dead letter of reason `too_large`:"
+        " its size, its position and its first 64 KB.",
+    )
 
     @property
     def event_columns(self) -> EventColumns:

@@ -17,9 +17,12 @@ from dataclasses import asdict, dataclass, replace
 
 from headwater.errors import Code, IntegrityError, UsageError
 from headwater.sources.append.records import Records
+from headwater.sources.decoding.base import HEAD
 from headwater.storage import Files
 
 INBOX = "inbox"
+LARGE = "!"
+"""Stands before the size of a row of which only the beginning is here."""
 KEYS = "keys"
 REMEMBERED = 7 * 24 * 3600.0
 """Seconds for which the key of an append is known after its rows are in the topic."""
@@ -81,12 +84,13 @@ class Inbox:
 
     # --- those who append
 
-    def put(self, rows: Records, key: str | None = None) -> Receipt:
-        """Keep the rows. Given again with the same key they are not kept again; other rows are KEY_REUSED."""
+    def put(self, rows: Records, key: str | None = None, *, limit: int | None = None) -> Receipt:
+        """Keep the rows. Given again with the same key they are not kept again; other rows are KEY_REUSED. Of a row of
+        more bytes than `limit` the beginning is kept."""
         kept = rows.lines
         if key is None:
             receipt = Receipt(_name(len(kept), uuid.uuid4().hex[:12]), len(kept))
-            self._write(receipt, rows)
+            self._write(receipt, rows, limit)
             return receipt
         tag = _tag(key)
         digest = hashlib.sha256("\n".join(kept).encode("utf-8")).hexdigest()
@@ -106,16 +110,16 @@ class Inbox:
         if known.committed_at is None:
             # The first try may have died before its rows were written. If they are there nothing happens; if the
             # topic takes them this moment, the reader knows by the key that it has them.
-            self._write(receipt, rows)
+            self._write(receipt, rows, limit)
         return receipt
 
     def holds(self, name: str) -> bool:
         """Whether an append still waits for the topic."""
         return self._files.exists(f"{INBOX}/{name}")
 
-    def _write(self, receipt: Receipt, rows: Records) -> None:
+    def _write(self, receipt: Receipt, rows: Records, limit: int | None) -> None:
         told = [f" {one}" if one else "" for one in rows.decimals] or [""] * len(rows.lines)
-        lines = enumerate(zip(told, rows.lines, strict=True))
+        lines = enumerate(_bounded(of, line, limit) for of, line in zip(told, rows.lines, strict=True))
         content = "".join(f"{receipt.position}#{n:010d}{of}\t{line}\n" for n, (of, line) in lines)
         self._files.write_new(f"{INBOX}/{receipt.name}", content)
 
@@ -172,6 +176,16 @@ class Inbox:
         except (ValueError, TypeError) as error:
             message = f"the key record {self._files.join(path)} can't be read: {error}"
             raise IntegrityError(Code.LEDGER_CORRUPT, message) from error
+
+
+def _bounded(told: str, line: str, limit: int | None) -> tuple[str, str]:
+    """A row and what is told of it; of one that is too large its beginning, and how large it was."""
+    if limit is None or len(line) * 4 <= limit:
+        return told, line
+    data = line.encode("utf-8", "surrogatepass")
+    if len(data) <= limit:
+        return told, line
+    return f" {LARGE}{len(data)}", data[:HEAD].decode("utf-8", "ignore")
 
 
 def _name(rows: int, tag: str) -> str:

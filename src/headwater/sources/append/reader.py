@@ -14,8 +14,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from headwater.errors import Code, IntegrityError
 from headwater.sources.append.config import AppendSource
 from headwater.sources.append.decoder import DECIMALS, AppendDecoder
-from headwater.sources.append.inbox import REMEMBERED, Inbox, Waiting
-from headwater.sources.decoding.base import Decoder
+from headwater.sources.append.inbox import LARGE, REMEMBERED, Inbox, Waiting
+from headwater.sources.decoding.base import SIZE, Decoder
 from headwater.sources.reading import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext
 
 MAX_APPENDS = 1000
@@ -108,7 +108,13 @@ class AppendReader(Reader):
         raw = F.col("value").substr(tab + 1, F.length("value")).cast("binary")
         head = F.substring_index("value", "\t", 1)
         told = F.when(F.instr(head, " ") > 0, head.substr(F.instr(head, " ") + 1, F.length(head)))
-        return lines.select(raw.alias(RAW), F.substring_index(head, " ", 1).alias(POSITION), told.alias(DECIMALS))
+        is_large = F.startswith(told, F.lit(LARGE))
+        return lines.select(
+            raw.alias(RAW),
+            F.substring_index(head, " ", 1).alias(POSITION),
+            F.when(~is_large, told).alias(DECIMALS),
+            F.when(is_large, F.regexp_extract(told, "([0-9]+)", 1).cast("bigint")).alias(SIZE),
+        )
 
     def freeze(self) -> None:
         self._frozen = frozenset(one.name for one in self._look())

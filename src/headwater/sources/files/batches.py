@@ -10,14 +10,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.sources.decoding.base import EVENT, Decoder
+from headwater.sources.decoding.base import EVENT, POSITION, RAW, SIZE, Decoder
 from headwater.sources.decoding.csv import DEFAULTS, CsvDecoder
 from headwater.sources.decoding.json import TYPED_ROWS, JsonDecoder
 from headwater.sources.decoding.typed import TypedDecoder
 from headwater.sources.files import frames, peeking, probing
+from headwater.sources.files.compression import may_exceed
 from headwater.sources.files.config import FilesSource
 from headwater.sources.files.decoders import BinaryDecoder, FileDecoder, TextDecoder
 from headwater.sources.files.frames import FILE, MODIFIED, Place
+from headwater.sources.files.lengths import LONG, line_lengths
 from headwater.sources.files.log import Batch, Taken
 from headwater.sources.files.options import UTF8, decoding
 from headwater.sources.files.partitions import Partitions
@@ -28,7 +30,7 @@ from headwater.storage import Files
 ONLY_IN_PYTHON = (".zst", ".lz4")
 """Hadoop's own codecs for these need native libraries, which Spark's packages lack or write in another framing."""
 
-_FOOTERS: dict[str, Callable[[Files, Taken], Peek]] = {
+_FOOTERS: dict[str, Callable[[Files, Taken, int], Peek]] = {
     "parquet": peeking.parquet_schema,
     "orc": peeking.orc_schema,
     "avro": peeking.avro_schema,
@@ -45,6 +47,8 @@ class BatchReader:
         self._files = files
         self.partitions = Partitions()
         self._headers: set[str] = set()
+        self._lengths: dict[Taken, Peek] = {}
+        """What is known of the lines of the files that were read last."""
         self._decoding = decoding(spec.file_format, spec.options)
         self._splitter = splitter_of(spec)
         self.decoder: Decoder = FileDecoder(self._decoder(from_raw=False), self.partitions)
@@ -83,7 +87,28 @@ class BatchReader:
 
         return probing.unreadable(taken, read)
 
+    def with_large_records(self, number: int, batch: Batch, taken: Sequence[Taken]) -> set[str]:
+        """Those of a batch's files that have a record of which only the beginning is kept."""
+        suspects = tuple(file for file in taken if self._may_be_large(file))
+        if not suspects:
+            return set()
+        records, _ = self.read(number, Batch(suspects, batch.block))
+        large = F.octet_length(RAW) > self._spec.max_record_size
+        if SIZE in records.columns:
+            large |= F.col(SIZE).isNotNull()
+        positions = records.where(large).select(F.regexp_extract(POSITION, "^[^/]*/((?s).*)#[^#]*$", 1)).distinct()
+        return {row[0] for row in positions.collect()}
+
     # --- inside
+
+    def _may_be_large(self, file: Taken) -> bool:
+        """Whether it may have such a record, by its size."""
+        if self._spec.file_format in _FOOTERS:
+            return True
+        # A character of another encoding has up to four bytes in UTF-8.
+        size = file.bytes if self._splitter.encoding == UTF8 else 4 * file.bytes
+        name = "" if self._spec.file_format == "binary" else file.path
+        return may_exceed(name, size, self._spec.max_record_size)
 
     def _decoder(self, from_raw: bool) -> Decoder:
         match self._spec.file_format:
@@ -108,7 +133,7 @@ class BatchReader:
         """The frames of these files, and the files that are known to be broken without reading them."""
         format = self._spec.file_format
         if format == "binary":
-            return ([frames.binary(place, taken)] if taken else []), {}
+            return ([frames.binary(place, taken, self._spec.max_record_size)] if taken else []), {}
         full = [file for file in taken if file.bytes > 0]
         if format in _FOOTERS:
             return self._typed(place, full)
@@ -123,12 +148,16 @@ class BatchReader:
             headers, broken = _grouped(taken, peeks)
             headers.pop("", None)  # nothing but blank lines
             self._headers.update(headers)
+        in_python = {file for file in taken if self._splitter.in_python or file.path.endswith(ONLY_IN_PYTHON)}
+        long, unpacked_badly = self._with_long_lines([one for one in taken if one not in {*in_python, *broken}])
+        in_python |= long
+        broken |= unpacked_badly
         parts = []
         for header, files in headers.items():
-            in_python = [file for file in files if self._splitter.in_python or file.path.endswith(ONLY_IN_PYTHON)]
-            by_line = [file for file in files if file not in in_python]
-            if in_python:
-                parts.append(frames.whole(place, in_python, self._splitter))
+            whole = [file for file in files if file in in_python and file not in broken]
+            by_line = [file for file in files if file not in in_python and file not in broken]
+            if whole:
+                parts.append(frames.whole(place, whole, self._splitter))
             if by_line:
                 line = frames.lines(
                     place,
@@ -141,16 +170,32 @@ class BatchReader:
                 parts.append(line)
         return parts, broken
 
+    def _with_long_lines(self, taken: Sequence[Taken]) -> tuple[set[Taken], dict[Taken, str]]:
+        """Files with a line that is too large for a record: Spark would hold all of it. And those that can't be
+        unpacked."""
+        limit = self._spec.max_record_size
+        suspects = [file for file in taken if may_exceed(file.path, file.bytes, limit)]
+        unknown = [file for file in suspects if file not in self._lengths]
+        if unknown:
+            look = line_lengths(self._splitter.separator, limit)
+            peeks = peeking.peek(self._files, unknown, look)
+            self._lengths = {file: peeks.get(file.path) or self._lengths[file] for file in suspects}
+        found = {file: self._lengths[file] for file in suspects}
+        broken = {file: one.cause for file, one in found.items() if one.cause is not None}
+        return {file for file, one in found.items() if one.says == LONG}, broken
+
     def _typed(self, place: Place, taken: Sequence[Taken]) -> tuple[list[DataFrame], dict[Taken, str]]:
         format = self._spec.file_format
-        peeks = peeking.peek(self._files, taken, _FOOTERS[format])
-        groups, broken = _grouped(taken, peeks)
+        look, limit = _FOOTERS[format], self._spec.max_record_size
+        peeks = peeking.peek(self._files, taken, lambda files, file: look(files, file, limit))
+        groups, broken = _grouped([file for file in taken if peeks[file.path].large is None], peeks)
+        large = [(file, block) for file in taken if (block := peeks[file.path].large) is not None]
         if any(one.nanoseconds for one in peeks.values()):
             self._spark.conf.set(_NANOSECONDS, "true")
         if peeking.have_twins(peeks.values()):
             # Only so can they be told apart; the topic's own columns have other names.
             self._spark.conf.set("spark.sql.caseSensitive", "true")
-        parts = []
+        parts = [frames.large_blocks(place, large)] if large else []
         for files in groups.values():
             nanoseconds = peeks[files[0].path].nanoseconds
             try:
@@ -176,6 +221,7 @@ def splitter_of(spec: FilesSource) -> Splitter:
         loose=any(name.startswith("allow") and spec.is_on(name) for name in spec.reader_options),
         comments=spec.is_on("allowComments"),
         single_quotes=spec.is_on("allowSingleQuotes"),
+        limit=spec.max_record_size,
         **csv,
     )
 

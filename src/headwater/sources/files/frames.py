@@ -24,11 +24,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.sources.decoding.base import DECODE, EVENT, POSITION, PROBLEM, RAW
+from headwater.sources.decoding.base import DECODE, EVENT, HEAD, POSITION, PROBLEM, RAW, SIZE
 from headwater.sources.decoding.typed import PROBLEM_TYPE
+from headwater.sources.files.blocks import LargeBlock
 from headwater.sources.files.log import Taken
 from headwater.sources.files.paths import is_plain, shown
-from headwater.sources.files.splitting import Splitter
+from headwater.sources.files.splitting import FileSplitter, Splitter
 from headwater.storage import Files
 
 FILE = "_file_path"
@@ -45,7 +46,16 @@ BINARY = StructType(
 """The event of a file that is taken as it is."""
 EXTRAS = StructType([StructField(FILE, StringType()), StructField(MODIFIED, TimestampType())])
 
-_SPLIT = "file string, modified timestamp, number bigint, raw binary"
+_FILES = "file string, modified timestamp"
+_SPLIT = f"{_FILES}, number bigint, raw binary, size bigint"
+_BEGINNINGS = StructType(
+    [
+        StructField(RAW, BinaryType()),
+        StructField(POSITION, StringType()),
+        *EXTRAS.fields,
+        StructField(SIZE, LongType()),
+    ]
+)
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 """The row as JSON keeps microseconds."""
 _OPEN_COST = 4 << 20
@@ -145,14 +155,19 @@ def lines(
 
 
 def whole(place: Place, taken: Sequence[Taken], splitter: Splitter) -> DataFrame:
-    """Records that Python finds in files read whole."""
-    file, modified = place.file().alias("file"), F.col("_metadata.file_modification_time").alias("modified")
-    files = place.load(taken, "binaryFile", lambda read: read.select(file, modified, F.col("content")))
-    split = files.mapInArrow(splitter.split, _SPLIT)  # type: ignore[arg-type]
+    """Records that Python finds in files which Spark can't split; SIZE of those that are too large."""
+    # To the millisecond, as Spark tells the time of a change.
+    rows = [(file.path, _instant(file.modified // 1000 * 1000)) for file in taken]
+    files = place.spark.createDataFrame(rows, _FILES)
+    split = files.mapInArrow(FileSplitter(splitter, place.files).split, _SPLIT)  # type: ignore[arg-type]
     number = F.lpad(F.col("number").cast("string"), 12, "0")
     position = F.concat(place.prefix(), F.col("file"), F.lit("#"), number)
     return split.select(
-        F.col("raw").alias(RAW), position.alias(POSITION), F.col("file").alias(FILE), F.col("modified").alias(MODIFIED)
+        F.col("raw").alias(RAW),
+        position.alias(POSITION),
+        F.col("file").alias(FILE),
+        F.col("modified").alias(MODIFIED),
+        F.col("size").alias(SIZE),
     )
 
 
@@ -172,11 +187,14 @@ def typed(
     return place.load(taken, format, chosen, **options)
 
 
-def binary(place: Place, taken: Sequence[Taken]) -> DataFrame:
-    """A row a file. Spark passes over empty ones, so that theirs are made here."""
-    full, empty = [file for file in taken if file.bytes], [file for file in taken if not file.bytes]
+def binary(place: Place, taken: Sequence[Taken], limit: int) -> DataFrame:
+    """A row a file. Spark passes over empty ones, so that theirs are made here, as are those of too large ones."""
+    full, empty = [file for file in taken if 0 < file.bytes <= limit], [file for file in taken if not file.bytes]
+    large = [file for file in taken if file.bytes > limit]
     frames = [_contents(place, full)] if full else []
-    if empty or not full:
+    if large:
+        frames.append(_beginnings(place, large))
+    if empty or not frames:
         schema = StructType([*BINARY.fields, StructField(POSITION, StringType())])
         rows = [(shown(file.path), _instant(file.modified), 0, bytearray(), place.position(file)) for file in empty]
         given = place.spark.createDataFrame(rows, schema).select(F.struct(*BINARY.names).alias(EVENT), POSITION)
@@ -184,7 +202,32 @@ def binary(place: Place, taken: Sequence[Taken]) -> DataFrame:
         frames.append(
             given.select(*columns, F.col(f"{EVENT}.path").alias(FILE), F.col(f"{EVENT}.modified").alias(MODIFIED))
         )
-    return reduce(DataFrame.unionByName, frames)
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+
+
+def _beginnings(place: Place, taken: Sequence[Taken]) -> DataFrame:
+    """Of files that are too large to be records."""
+    rows = []
+    for file in taken:
+        with place.files.reading(file.path) as opened:
+            head = bytearray(opened.read(HEAD))
+        rows.append((head, place.position(file), file.path, _instant(file.modified), file.bytes))
+    return place.spark.createDataFrame(rows, _BEGINNINGS).withColumn(EVENT, F.lit(None).cast(BINARY))
+
+
+def large_blocks(place: Place, found: Sequence[tuple[Taken, LargeBlock]]) -> DataFrame:
+    """A record for each file with a block or page that is too large to be read, by where that begins."""
+    rows = [
+        (
+            bytearray(block.content.head),
+            f"{place.position(file)}{block.place:012d}",
+            file.path,
+            _instant(file.modified),
+            block.content.size,
+        )
+        for file, block in found
+    ]
+    return place.spark.createDataFrame(rows, _BEGINNINGS)
 
 
 def _contents(place: Place, taken: Sequence[Taken]) -> DataFrame:

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import NativeFile, orc, parquet
+from pyarrow import orc, parquet
 
 from headwater.errors import HeadwaterError
+from headwater.sources.files.blocks import LargeBlock, bound_of, large_avro_block, large_parquet_page
+from headwater.sources.files.compression import beginning
 from headwater.sources.files.log import Taken
-from headwater.sources.files.splitting import Splitter, codec_of
+from headwater.sources.files.splitting import Splitter
 from headwater.storage import Files
 
 THREADS = 16
@@ -34,6 +36,8 @@ class Peek:
     """Columns of a Parquet file in a unit that Spark has no type for."""
     names: frozenset[str] = frozenset()
     """Its columns and the fields in them, with dots between."""
+    large: LargeBlock | None = None
+    """What of it unpacks to more than Spark should hold."""
 
 
 class Broken(Exception):
@@ -62,27 +66,29 @@ def peek(files: Files, taken: Sequence[Taken], look: Callable[[Files, Taken], Pe
 def csv_header(splitter: Splitter) -> Callable[[Files, Taken], Peek]:
     def look(files: Files, file: Taken) -> Peek:
         with files.reading(file.path) as opened:
-            head = splitter.decoded(_head(opened, file.path), "replace")
-        return Peek(splitter.header_of(head) or "")
+            head = beginning(opened, file.path, HEAD)
+        return Peek(splitter.header_in(head) or "")
 
     return look
 
 
-def parquet_schema(files: Files, file: Taken) -> Peek:
+def parquet_schema(files: Files, file: Taken, limit: int) -> Peek:
     with files.reading(file.path) as opened:
-        schema = parquet.ParquetFile(opened).schema_arrow
+        found = parquet.ParquetFile(opened)
+        schema = found.schema_arrow
+        large = large_parquet_page(opened, found.metadata, bound_of(limit))
     nanoseconds = tuple(f.name for f in schema if pa.types.is_timestamp(f.type) and f.type.unit == "ns")
     says = schema.remove_metadata().to_string(show_field_metadata=False)
-    return Peek(says, nanoseconds=nanoseconds, names=frozenset(_arrow_names(schema)))
+    return Peek(says, nanoseconds=nanoseconds, names=frozenset(_arrow_names(schema)), large=large)
 
 
-def orc_schema(files: Files, file: Taken) -> Peek:
+def orc_schema(files: Files, file: Taken, limit: int) -> Peek:
     with files.reading(file.path) as opened:
         schema = orc.ORCFile(opened).schema
     return Peek(str(schema), names=frozenset(_arrow_names(schema)))
 
 
-def avro_schema(files: Files, file: Taken) -> Peek:
+def avro_schema(files: Files, file: Taken, limit: int) -> Peek:
     """The schema in the header of an Avro file: a map of byte strings after four magic bytes, and a marker.
 
     The marker ends the file too. Where it does not, the file was cut off, and Spark would leave out its last rows
@@ -110,7 +116,10 @@ def avro_schema(files: Files, file: Taken) -> Peek:
         raise Broken("an Avro file with a broken header") from error
     if head[at : at + AVRO_MARKER] != tail:
         raise Broken("an Avro file without its end")
-    return Peek(json.dumps(schema, sort_keys=True), names=frozenset(_avro_names(schema)))
+    codec = entries.get(b"avro.codec", b"null").decode("utf-8", "replace")
+    with files.reading(file.path) as opened:
+        large = large_avro_block(opened, at + AVRO_MARKER, codec, bound_of(limit))
+    return Peek(json.dumps(schema, sort_keys=True), names=frozenset(_avro_names(schema)), large=large)
 
 
 def have_twins(peeks: Iterable[Peek]) -> bool:
@@ -136,13 +145,6 @@ def _avro_names(schema: Any, at: str = "") -> Iterator[str]:
         for part in ("type", "items", "values"):
             if not isinstance(schema.get(part), str):
                 yield from _avro_names(schema.get(part), at)
-
-
-def _head(opened: NativeFile, name: str) -> bytes:
-    codec = codec_of(name)
-    stream = opened if codec is None else pa.CompressedInputStream(opened, codec)
-    head: bytes = stream.read(HEAD)
-    return head
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:

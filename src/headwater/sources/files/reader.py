@@ -163,8 +163,13 @@ class FilesReader(Reader):
         if self._spec.after != "keep":
             number = int(end["batch"])
             batch = self._log.batch(number)
-            # A file that became a dead letter stays where it is: its bytes are nowhere else.
-            self._cleaner.clean(number, [file for file in batch.files if file.path not in batch.problems])
+            # A file that became a dead letter, or has one that is not kept whole, stays: its bytes are nowhere else.
+            taken = [file for file in batch.files if file.path not in batch.problems]
+            if self._spec.after == "delete":
+                there = list(self._found(taken).values())
+                large = self._batches.with_large_records(number, batch, there)
+                taken = [file for file in taken if file.path not in large]
+            self._cleaner.clean(number, taken)
 
     # --- inside
 

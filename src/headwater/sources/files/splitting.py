@@ -1,33 +1,40 @@
-"""Records of a file that is read whole: where a record does not end with its line. Runs in Spark's Python workers."""
+"""Records of a file that Spark can't split itself, found while the file is read piece by piece. Runs in Spark's Python
+workers; a record that is too large is never held as a whole."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from headwater.sources.files.compression import BrokenFile, unpacked
+from headwater.sources.files.jsonvalues import Style, json_values
 from headwater.sources.files.options import UTF8
+from headwater.sources.files.records import Gathered, Large, Record
+from headwater.storage import Files
 
-COMPRESSION = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 SCHEMA = pa.schema(
     [
         ("file", pa.string()),
         ("modified", pa.timestamp("us", tz="UTC")),
         ("number", pa.int64()),
         ("raw", pa.binary()),
+        ("size", pa.int64()),
     ]
 )
 ROWS = 10_000
 """Rows in an Arrow batch at most."""
+BYTES = 8 << 20
+"""Bytes in an Arrow batch, unless a record has more."""
 
-_SPACE = " \t\r\n"
+_BOM = codecs.BOM_UTF8
+_ENDS = re.compile(rb"(\r\n|\n|\r)")
 
 
 @dataclass(frozen=True)
@@ -50,148 +57,186 @@ class Splitter:
     """JSON in a style that Python does not know; with comments or single quotes, if these are allowed."""
     comments: bool = False
     single_quotes: bool = False
+    limit: int = 64 << 20
+    """Bytes in a record at most."""
 
     @property
     def in_python(self) -> bool:
-        """Whether only Python can do it, with a file as a whole."""
+        """Whether only Python can do it."""
         return self.multi_line or self.whole or self.encoding != UTF8
 
-    def records(self, content: bytes) -> Iterator[bytes]:
+    def records(self, content: Iterable[bytes]) -> Iterator[Record]:
         """In UTF-8; what is broken in it stays as it is, in any other encoding it is an error."""
-        text = self.decoded(content, "surrogateescape" if self.encoding == UTF8 else "strict")
+        pieces = self._in_utf8(content)
         if self.whole:
-            found = iter([text])
-        elif self.kind == "csv":
-            found = self._headed(text) if self.header else self._rows(text)
-        elif self.kind == "json" and self.multi_line:
-            found = json_values(text, self._style())
-        else:
-            found = (line for line in self._lines(text) if self.kind == "text" or line.strip())
-        return (one.encode("utf-8", "surrogateescape") for one in found)
+            return self._as_one(pieces)
+        if self.kind == "csv":
+            return self._headed(pieces) if self.header else self._rows(pieces)
+        if self.kind == "json" and self.multi_line:
+            return json_values(pieces, self.limit, self._style())
+        lines = self._lines(pieces)
+        return lines if self.kind == "text" else (one for one in lines if isinstance(one, Large) or one.strip())
 
-    def decoded(self, content: bytes, errors: str) -> str:
-        return content.decode(self.encoding, errors).removeprefix("\ufeff")
-
-    def header_of(self, text: str) -> str | None:
+    def header_in(self, beginning: bytes) -> str | None:
         """The header that begins a file, in one line; None if there is none."""
-        first = next(self._rows(text), None)
-        return None if first is None else one_line(first, self.sep, self.quote)
+        text = beginning if self.encoding == UTF8 else beginning.decode(self.encoding, "replace").encode()
+        first = next(self._rows([text.removeprefix(_BOM)]), None)
+        return None if first is None else self._one_line(self._small(first)).decode("utf-8", "replace")
 
-    def _headed(self, text: str) -> Iterator[str]:
-        header = self.header_of(text)
-        for i, row in enumerate(self._rows(text)):
-            if i > 0 and row != header:
-                yield f"{header}\n{row}"
+    def _in_utf8(self, content: Iterable[bytes]) -> Iterator[bytes]:
+        """The same content without the mark at its beginning."""
+        first = True
+        for piece in content if self.encoding == UTF8 else self._decoded(content):
+            yield piece.removeprefix(_BOM) if first else piece
+            first = False
 
-    def _rows(self, text: str) -> Iterator[str]:
+    def _decoded(self, content: Iterable[bytes]) -> Iterator[bytes]:
+        decoder = codecs.getincrementaldecoder(self.encoding)("strict")
+        for piece in content:
+            if text := decoder.decode(piece):
+                yield text.encode()
+        if text := decoder.decode(b"", True):
+            yield text.encode()
+
+    def _as_one(self, pieces: Iterable[bytes]) -> Iterator[Record]:
+        record = Gathered(self.limit)
+        for piece in pieces:
+            record.add(piece)
+        yield record.take()
+
+    def _headed(self, pieces: Iterable[bytes]) -> Iterator[Record]:
+        rows = self._rows(pieces)
+        first = next(rows, None)
+        if first is None:
+            return
+        header = self._one_line(self._small(first))
+        for row in rows:
+            if isinstance(row, Large):
+                yield row
+            elif row != header:
+                yield header + b"\n" + row
+
+    def _small(self, header: Record) -> bytes:
+        if isinstance(header, Large):
+            raise BrokenFile(f"its header is larger than `max_record_size`, {self.limit} bytes")
+        return header
+
+    def _one_line(self, header: bytes) -> bytes:
+        text = one_line(header.decode("utf-8", "surrogateescape"), self.sep, self.quote)
+        return text.encode("utf-8", "surrogateescape")
+
+    def _rows(self, pieces: Iterable[bytes]) -> Iterator[Record]:
         """Lines, joined where a quote is still open."""
-        pending = ""
-        for line in self._ended(text):
-            if not pending and (not line.strip() or (self.comment and line.startswith(self.comment))):
+        row, quotes, comment = Gathered(self.limit), _Quotes(self.quote, self.escape), self.comment.encode()
+        skipping = False
+        for part, end in _parts_of_lines(pieces, self.separator.encode()):
+            if not row.begun and not skipping:
+                skipping = bool(end and not part.strip()) or bool(comment and part.startswith(comment))
+            if skipping:
+                skipping = not end
                 continue
-            pending += line
-            if not self.multi_line or not self._is_open(pending):
-                yield pending.rstrip("\r\n")
-                pending = ""
-        if pending:
-            yield pending.rstrip("\r\n")
+            row.add(part)
+            if self.multi_line:
+                quotes.follow(part, end)
+            if end and quotes.are_open:
+                row.add(end)
+            elif end:
+                yield _without_end(row.take())
+        if row.begun:
+            yield _without_end(row.take())
 
-    def _lines(self, text: str) -> Iterator[str]:
-        return (line if self.separator else line.rstrip("\r\n") for line in self._ended(text))
-
-    def _ended(self, text: str) -> Iterator[str]:
-        """Lines with their ends, which are those that Hadoop knows: Python's `splitlines` knows more, and would cut
-        inside texts."""
-        if not self.separator:
-            yield from io.StringIO(text, newline="")
-        elif text:
-            yield from text.removesuffix(self.separator).split(self.separator)
+    def _lines(self, pieces: Iterable[bytes]) -> Iterator[Record]:
+        line = Gathered(self.limit)
+        for part, end in _parts_of_lines(pieces, self.separator.encode()):
+            if end and not line.begun and len(part) <= self.limit:
+                yield part
+                continue
+            line.add(part)
+            if end:
+                yield line.take()
+        if line.begun:
+            yield line.take()
 
     def _style(self) -> Style | None:
         return Style.of(comments=self.comments, single_quotes=self.single_quotes) if self.loose else None
 
-    def _is_open(self, row: str) -> bool:
-        if not self.quote:
-            return False
-        if self.escape and self.escape != self.quote:
-            row = row.replace(self.escape * 2, "").replace(self.escape + self.quote, "")
-        return row.count(self.quote) % 2 == 1
+
+@dataclass(frozen=True)
+class FileSplitter:
+    """For `mapInArrow`: files, by `file` and `modified`, become records."""
+
+    splitter: Splitter
+    files: Files
 
     def split(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: files with `file`, `modified`, `content` become records."""
         for batch in batches:
             for file in batch.to_pylist():
-                yield from self._batches(file)
+                with self.files.reading(file["file"]) as opened:
+                    yield from self._batches(file, self.splitter.records(unpacked(opened, file["file"])))
 
-    def _batches(self, file: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, file: dict[str, Any], records: Iterator[Record]) -> Iterator[pa.RecordBatch]:
         rows: list[dict[str, Any]] = []
-        content = decompressed(file["file"], file["content"])
-        for number, raw in enumerate(self.records(content)):
-            rows.append({"file": file["file"], "modified": file["modified"], "number": number, "raw": raw})
-            if len(rows) == ROWS:
+        held = 0
+        for number, record in enumerate(records):
+            raw, size = (record.head, record.size) if isinstance(record, Large) else (record, None)
+            if rows and (len(rows) == ROWS or held + len(raw) > BYTES):
                 yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-                rows = []
+                rows, held = [], 0
+            rows.append({**file, "number": number, "raw": raw, "size": size})
+            held += len(raw)
         yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
-@dataclass(frozen=True)
-class Style:
-    """Where values end in JSON that Python's own parser does not take: brackets outside of strings are counted."""
+class _Quotes:
+    """Whether a quote is open in the parts of a row."""
 
-    token: re.Pattern[str]
-    blank: re.Pattern[str]
+    def __init__(self, quote: str, escape: str) -> None:
+        self._quote = quote.encode()
+        self._escape = escape.encode() if escape != quote else b""
+        self._held = b""
+        self.are_open = False
 
-    @staticmethod
-    def of(*, comments: bool, single_quotes: bool) -> Style:
-        comment = r"/\*.*?\*/|//[^\r\n]*"
-        quotes = ['"', "'"] if single_quotes else ['"']
-        texts = "|".join(quote + r"(?:[^\\" + quote + r"]|\\.)*" + quote for quote in quotes)
-        any_quote = "".join(quotes)
-        parts = [f"(?P<comment>{comment})"] if comments else []
-        parts += [f"(?P<text>{texts})", f"(?P<open_quote>[{any_quote}])", r"(?P<begin>[{\[])", r"(?P<end>[}\]])"]
-        parts.append(r"(?P<word>[^\s{}\[\],/" + any_quote + "]+)")
-        blank = rf"(?:\s|{comment})*" if comments else r"\s*"
-        return Style(re.compile("|".join(parts), re.DOTALL), re.compile(blank, re.DOTALL))
-
-    def end_of(self, text: str, at: int) -> int:
-        depth = 0
-        for token in self.token.finditer(text, at):
-            if token.lastgroup == "comment":
-                continue
-            if token.lastgroup == "open_quote":
-                break
-            depth += (token.lastgroup == "begin") - (token.lastgroup == "end")
-            if depth < 0:
-                break
-            if depth == 0:
-                return token.end()
-        raise ValueError("a value without an end")
-
-    def skip(self, text: str, at: int) -> int:
-        found = self.blank.match(text, at)
-        return at if found is None else found.end()
-
-
-def json_values(text: str, style: Style | None = None) -> Iterator[str]:
-    """The elements of arrays, or values one after the other, each as it is written; a broken rest is the last."""
-    decoder = json.JSONDecoder()
-    end_of: Callable[[str, int], int] = style.end_of if style else lambda text, at: decoder.raw_decode(text, at)[1]
-    skip: Callable[[str, int], int] = style.skip if style else partial(_skip, characters=_SPACE)
-    at, inside = skip(text, 0), False
-    while at < len(text):
-        if (inside and text[at] in ",]") or (not inside and text[at] == "["):
-            inside = text[at] != "]"
-            at = skip(text, at + 1)
-            continue
-        try:
-            end = end_of(text, at)
-        except (ValueError, RecursionError):
-            yield text[at:]
+    def follow(self, part: bytes, end: bytes) -> None:
+        if not self._quote:
             return
-        yield text[at:end]
-        at = skip(text, end)
-    if inside:
-        yield "["  # an array without its end: the file was cut off, and somebody should know
+        if self._escape:
+            part = (self._held + part).replace(self._escape * 2, b"")
+            # An escape that ends a part belongs to what comes next, where the line goes on.
+            self._held = self._escape if not end and part.endswith(self._escape) else b""
+            part = part.removesuffix(self._held).replace(self._escape + self._quote, b"")
+        self.are_open ^= part.count(self._quote) % 2 == 1
+
+
+def _parts_of_lines(pieces: Iterable[bytes], separator: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """What stands in the lines: each part with the end of its line, or with nothing where the line goes on. Without a
+    separator the ends are those that Hadoop knows; Python's `splitlines` knows more, and would cut inside texts."""
+    carried = b""
+    for piece in pieces:
+        data = carried + piece
+        carried = b""
+        if separator:
+            *found, rest = data.split(separator)
+            yield from ((line, separator) for line in found)
+            if len(separator) > 1:
+                carried = rest[-(len(separator) - 1) :]
+                rest = rest[: len(rest) - len(carried)]
+        else:
+            if data.endswith(b"\r"):  # a line feed may follow
+                carried, data = b"\r", data[:-1]
+            if b"\r" in data:
+                *found, rest = _ENDS.split(data)
+                yield from zip(found[::2], found[1::2], strict=True)
+            else:
+                *found, rest = data.split(b"\n")
+                yield from ((line, b"\n") for line in found)
+        if rest:
+            yield rest, b""
+    if carried:
+        yield (carried, b"") if separator else (b"", carried)
+
+
+def _without_end(row: Record) -> Record:
+    return row if isinstance(row, Large) else row.rstrip(b"\r\n")
 
 
 def one_line(header: str, sep: str, quote: str) -> str:
@@ -202,22 +247,3 @@ def one_line(header: str, sep: str, quote: str) -> str:
     out = io.StringIO()
     csv.writer(out, delimiter=sep, quotechar=quote, lineterminator="").writerow([" ".join(n.split()) for n in names])
     return out.getvalue()
-
-
-def codec_of(name: str) -> str | None:
-    return next((codec for ending, codec in COMPRESSION.items() if name.endswith(ending)), None)
-
-
-def decompressed(name: str, content: bytes) -> bytes:
-    codec = codec_of(name)
-    if codec is None:
-        return content
-    with pa.CompressedInputStream(pa.BufferReader(content), codec) as stream:
-        whole: bytes = stream.read()
-        return whole
-
-
-def _skip(text: str, at: int, characters: str) -> int:
-    while at < len(text) and text[at] in characters:
-        at += 1
-    return at

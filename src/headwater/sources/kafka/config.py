@@ -11,7 +11,7 @@ from pydantic import WithJsonSchema as JsonSchema
 
 from headwater.secret import Secret
 from headwater.sources.base import EventColumns, SourceSpec
-from headwater.spec.base import Count, Frozen, Names, Options, Size
+from headwater.spec.base import Count, Frozen, Names, Options
 
 Encoding = Literal["json", "csv", "avro", "protobuf", "debezium", "string", "bytes"]
 Offsets = dict[str, dict[int, int]]
@@ -111,9 +111,6 @@ class KafkaSource(SourceSpec):
         description="Where a new flow begins: `earliest`, `latest`, a time, or offsets by topic and partition.",
     )
     max_rows: Count = Field(default=5_000_000, description="Records in one step at most, shared out over partitions.")
-    max_record_size: Size | None = Field(
-        default=None, description="A larger value becomes a dead letter of reason `too_large`."
-    )
     tombstones: Literal["keep", "drop"] | None = Field(
         default=None,
         description=(

@@ -79,16 +79,13 @@ class TextDecoder(Decoder):
 class RecordDecoder(Decoder):
     """A value by its encoding, and its key where that takes a schema.
 
-    A record without a value (a tombstone) is an event without a payload; one that is too large is not looked into.
+    A record without a value (a tombstone) is an event without a payload.
     """
 
-    def __init__(
-        self, value: Decoder, *, shown: Unwrap = lambda raw: raw, keys: Keys | None = None, limit: int | None = None
-    ) -> None:
+    def __init__(self, value: Decoder, *, shown: Unwrap = lambda raw: raw, keys: Keys | None = None) -> None:
         self._value = value
         self._shown = shown
         self._keys = keys
-        self._limit = limit
         self.textual = value.textual
         self._with_keys: DataFrame | None = None
 
@@ -101,20 +98,20 @@ class RecordDecoder(Decoder):
         with_keys = records if KEY_RAW in records.columns else self._with_keys
         if self._keys is not None and with_keys is not None:
             self._keys.learn_keys(with_keys, KEY_RAW)
-        readable = records.where(~self._is_skipped(F.col(RAW)))
+        readable = records.where(F.col(RAW).isNotNull())
         return self._value.detect(readable.withColumn(RAW, self._shown(F.col(RAW))))
 
     def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
         if KEY_RAW in records.columns:
             self._with_keys = records
         whole = F.col(_WHOLE)
-        skipped = self._is_skipped(whole)
+        skipped = whole.isNull()
         shown = records.withColumn(_WHOLE, F.col(RAW)).withColumn(RAW, F.when(~skipped, self._shown(whole)))
         decoded = self._value.decode(shown, schema)
         # Asked here, where the value's decoder finds what it has decoded under the names it knows.
         new = self._value.unknown(schema)
         is_new = F.lit(False) if new is None else F.coalesce(new & ~skipped, F.lit(False))
-        told = F.when(~skipped, F.col(PROBLEM)).when(whole.isNotNull(), self._too_large(whole)).cast(PROBLEM_TYPE)
+        told = F.when(~skipped, F.col(PROBLEM)).cast(PROBLEM_TYPE)
         columns = [F.col(_WHOLE if name == RAW else name).alias(name) for name in records.columns]
         event = F.when(~skipped, F.col(EVENT)).cast(schema)
         misfits = [F.col(MISFITS)] if MISFITS in decoded.columns else []
@@ -132,20 +129,11 @@ class RecordDecoder(Decoder):
         return F.col(_NEW)
 
     def beyond(self, schema: StructType, raw: Column) -> Column | None:
-        return self._value.beyond(schema, F.when(~self._is_skipped(raw), self._shown(raw)))
+        return self._value.beyond(schema, self._shown(raw))
 
     @property
     def width(self) -> Column | None:
         return self._value.width
-
-    def _is_skipped(self, raw: Column) -> Column:
-        return raw.isNull() if self._limit is None else raw.isNull() | (F.length(raw) > self._limit)
-
-    def _too_large(self, raw: Column) -> Column:
-        message = F.concat(
-            F.length(raw).cast("string"), F.lit(f" bytes are more than `max_record_size`, {self._limit}")
-        )
-        return problem(TOO_LARGE, message)
 
 
 def decoder_of(spec: KafkaSource, context: ReaderContext) -> Decoder:
@@ -155,9 +143,9 @@ def decoder_of(spec: KafkaSource, context: ReaderContext) -> Decoder:
         registry = SchemaRegistry(spec.schema_registry, spec.schema_registry_auth, context.notes, spec.where)
     keys = _keys(spec, context, registry)
     value, shown = _value(spec, context, registry)
-    if isinstance(value, JsonDecoder) and registry is None and keys is None and spec.max_record_size is None:
+    if isinstance(value, JsonDecoder) and registry is None and keys is None:
         return value  # it takes a record without a value for what it is, and nothing else is left to do
-    return RecordDecoder(value, shown=shown, keys=keys, limit=spec.max_record_size)
+    return RecordDecoder(value, shown=shown, keys=keys)
 
 
 def key_column(encoding: Encoding) -> Column:

@@ -11,11 +11,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.handover import local_frame
+from headwater.sources.decoding.base import SIZE
 from headwater.sources.postgres import jdbc_options, quoted
 from headwater.sources.postgres_events.config import ENVELOPE, ENVELOPE_FIELDS, PostgresEventsSource
 from headwater.sources.postgres_events.cuts import Leg
 from headwater.sources.postgres_events.database import Database
-from headwater.sources.postgres_events.store import METADATA, PAYLOAD, POSITION, Store
+from headwater.sources.postgres_events.store import METADATA, PAYLOAD, PAYLOAD_SIZE, POSITION, Store
 from headwater.sources.reading import POSITION as POSITION_TEXT
 from headwater.sources.reading import RAW
 
@@ -81,10 +82,11 @@ def few(spark: SparkSession, store: Store, database: Database, legs: Sequence[Le
     wheres = (leg.where(leg.low, leg.high) for leg in legs)
     rows = [row for where in wheres for row in database.ask(f"{query} WHERE {where} ORDER BY {POSITION}")]
     columns = list(zip(*rows, strict=True)) if rows else [()] * _names(store).count(",") + [()]
-    positions, payloads, *rest = columns
+    positions, payloads, sizes, *rest = columns
     raw = payloads if store.payload_is_bytes else [None if one is None else one.encode() for one in payloads]
-    names = [RAW, POSITION_TEXT]
-    arrays = [pa.array(raw, pa.binary()), pa.array([f"{one:0{DIGITS}d}" for one in positions], pa.string())]
+    names = [RAW, POSITION_TEXT, SIZE]
+    texts = pa.array([f"{one:0{DIGITS}d}" for one in positions], pa.string())
+    arrays = [pa.array(raw, pa.binary()), texts, pa.array(sizes, pa.int64())]
     if store.has_metadata:
         names.append(METADATA_TEXT)
         arrays.append(pa.array(rest.pop(0), pa.string()))
@@ -113,6 +115,7 @@ def many(spark: SparkSession, store: Store, legs: Sequence[Leg], options: Mappin
     columns = [
         F.col(PAYLOAD).cast("binary").alias(RAW),
         F.lpad(F.col(POSITION).cast("string"), DIGITS, "0").alias(POSITION_TEXT),
+        F.col(PAYLOAD_SIZE).alias(SIZE),
     ]
     if store.has_metadata:
         columns.append(F.col(METADATA).alias(METADATA_TEXT))
@@ -129,5 +132,6 @@ def _parts(rows: int, connections: int, cores: int) -> int:
 
 
 def _names(store: Store) -> str:
-    names = [POSITION, PAYLOAD, *([METADATA] if store.has_metadata else []), *(f'"_{name}"' for name in store.envelope)]
+    names = [POSITION, PAYLOAD, PAYLOAD_SIZE, *([METADATA] if store.has_metadata else [])]
+    names += [f'"_{name}"' for name in store.envelope]
     return ", ".join(names)

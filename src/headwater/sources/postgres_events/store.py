@@ -6,12 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.errors import Code, UsageError, did_you_mean, nearest
+from headwater.sources.decoding.base import HEAD
 from headwater.sources.postgres import place, quoted
 from headwater.sources.postgres_events.config import ENVELOPE_FIELDS, PostgresEventsSource
 from headwater.sources.postgres_events.database import Database
 
 POSITION, TRANSACTION, PAYLOAD, METADATA = "position", "tx", "payload", "metadata"
+PAYLOAD_SIZE = "payload_size"
 """What the columns are called in our queries."""
+_PACKED = 300
+"""How many bytes of a payload one byte in the table holds at most, where Postgres packs it."""
 INTEGERS = ("smallint", "integer", "bigint")
 JSON = ("json", "jsonb")
 PAYLOADS = (*JSON, "text", "character varying", "bytea")
@@ -124,12 +128,22 @@ class Store:
         parts = [f"{self.position}::int8 AS {POSITION}"]
         if self.transaction is not None:
             parts.append(f"{self.transaction} AS {TRANSACTION}")
-        payload = quoted(columns.payload)
-        parts.append(f"{payload if self.payload_is_bytes else payload + '::text'} AS {PAYLOAD}")
+        payload, size = self._bounded_payload()
+        parts += [f"{payload} AS {PAYLOAD}", f"{size} AS {PAYLOAD_SIZE}"]
         if columns.metadata is not None:
             parts.append(f"{quoted(columns.metadata)}::text AS {METADATA}")
         parts += [f'{self._path(getattr(columns, name))} AS "_{name}"' for name in self.envelope]
         return f"SELECT {', '.join(parts)} FROM {self.quoted}"
+
+    def _bounded_payload(self) -> tuple[str, str]:
+        """The payload, or the beginning of one that is too large, and the size of such a one: the database looks, so
+        that it is not sent. What takes little room in the table is not looked at twice."""
+        stored, limit = quoted(self.spec.columns.payload), self.spec.max_record_size
+        value = stored if self.payload_is_bytes else f"{stored}::text"
+        head = f"substring({value} FROM 1 FOR {HEAD})"
+        near, large = f"pg_column_size({stored}) > {limit // _PACKED}", f"octet_length({value}) > {limit}"
+        payload = f"CASE WHEN {near} THEN CASE WHEN {large} THEN {head} ELSE {value} END ELSE {value} END"
+        return payload, f"CASE WHEN {near} THEN CASE WHEN {large} THEN octet_length({value})::int8 END END"
 
     @property
     def bare(self) -> str:
