@@ -166,12 +166,19 @@ class FilesReader(Reader):
             # A file that became a dead letter, or has one that is not kept whole, stays: its bytes are nowhere else.
             taken = [file for file in batch.files if file.path not in batch.problems]
             if self._spec.after == "delete":
-                there = list(self._found(taken).values())
-                large = self._batches.with_large_records(number, batch, there)
-                taken = [file for file in taken if file.path not in large]
+                taken = self._kept_whole(number, batch, taken)
             self._cleaner.clean(number, taken)
 
     # --- inside
+
+    def _kept_whole(self, number: int, batch: Batch, taken: Sequence[Taken]) -> list[Taken]:
+        """Those of a batch's files all of whose bytes are in the lake; none where that can't be found out."""
+        try:
+            large = self._batches.with_large_records(number, batch, list(self._found(taken).values()))
+        except (PySparkException, Py4JError, HeadwaterError) as error:
+            log.warning("files not cleaned up", source=self._spec.name, batch=number, error=str(error))
+            return []
+        return [file for file in taken if file.path not in large]
 
     def _changed_since(self, number: int) -> list[Taken]:
         """Files of a batch that are not as the list says, as they are now."""
