@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -58,7 +59,9 @@ topics: {{rows: {{from: api}}, events: {{from: store}}}}
     assert sizes == ["10009", "400009", "4009", "200009"] and {one["reason"] for one in found} == {"too_large"}
     for one in found:
         raw = headwater("dlq", "show", str(one["id"]), "--json", "--project", tmp_path).json["raw"]
-        assert raw.startswith('{"n":') and len(raw.encode()) <= HEAD + 3
+        # Cut inside of a character it is no text, and shown in base64.
+        kept = raw.encode() if raw.startswith("{") else base64.b64decode(raw)
+        assert kept.startswith(b'{"n":') and len(kept) in (int(str(one["message"]).split()[0]), HEAD, HEAD - 1)
     # Those that are kept whole can be replayed when the bound is a higher one; the others can't.
     text = (tmp_path / "headwater.yml").read_text().replace(str(LIMIT), "1MB")
     (tmp_path / "headwater.yml").write_text(text)
