@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from headwater.errors import Code, UsageError
-from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, PROBLEM, RAW, TOO_LARGE, Decoder
+from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, PROBLEM, RAW, Decoder
 from headwater.sources.decoding.csv import CsvDecoder, not_utf8
 from headwater.sources.decoding.json import JsonDecoder
 from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
