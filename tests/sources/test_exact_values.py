@@ -18,6 +18,7 @@ from headwater.handover import local_frame
 from headwater.ingest.schemas import parse_ddl
 from headwater.lake import Lake
 from headwater.sources.decoding.base import EVENT, POSITION, PROBLEM, RAW, UNKNOWN, Decoder
+from headwater.sources.decoding.bounded import BoundedDecoder
 from headwater.sources.decoding.csv import CsvDecoder
 from headwater.sources.decoding.json import JsonDecoder
 from headwater.sources.decoding.typed import TypedDecoder
@@ -184,7 +185,7 @@ def first_value() -> Column:
 JSON_TEXTS = [(name, text, None if name in NOT_FROM_TEXT else value) for name, text, value in TEXTS]
 
 
-@pytest.mark.parametrize("decoder", [JsonDecoder, lambda: RecordDecoder(JsonDecoder(), limit=1000)])
+@pytest.mark.parametrize("decoder", [JsonDecoder, lambda: BoundedDecoder(RecordDecoder(JsonDecoder()), 1000)])
 def test_texts_in_json(quick: SparkSession, decoder: Callable[[], Decoder]) -> None:
     schema = schema_of(quick, ", ".join(f"{name} {one}" for name, one in TYPES.items()))
     records = frame(quick, [json.dumps({name: text}) for name, text, _ in JSON_TEXTS])
@@ -233,7 +234,7 @@ def test_texts_in_csv(quick: SparkSession, of: str) -> None:
     names = list(TYPES)
     decoder: Decoder = CsvDecoder({}, names)
     if of == "kafka":
-        decoder = RecordDecoder(decoder, limit=10_000)
+        decoder = BoundedDecoder(RecordDecoder(decoder), 10_000)
     lines = [",".join(f'"{text}"' if one == name else "" for one in names) for name, text, _ in CSV_TEXTS]
     schema = schema_of(quick, ", ".join(f"{name} {one}" for name, one in TYPES.items()))
     check(CSV_TEXTS, outcomes(decoder, frame(quick, lines), schema, first_value()))
