@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import reduce
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from headwater.errors import Code, UsageError, did_you_mean
 from headwater.formats.base import SparkTable
 from headwater.formats.frames import column
+from headwater.handover import local_frame
 from headwater.ingest.columns import INGESTED_AT
 from headwater.sources.decoding.base import POSITION
 from headwater.spec import Topic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NUMBER = "_headwater_number"
 
@@ -68,3 +74,16 @@ def _nameless(keys: tuple[str, ...]) -> Column:
 
 def _since(now: datetime, within: timedelta) -> datetime:
     return now - within
+
+
+def first_of_their_kind(rows: pa.Table, schema: StructType, topic: Topic, table: SparkTable) -> pa.Table:
+    """The rows that lie here, deduplicated by their positions and keys alone: they themselves stay here."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    require_columns(topic, schema.names)
+    names = [POSITION, *(name for name in topic.deduplicate_by if name != POSITION)]
+    keys = local_frame(table.spark, rows.select(names))
+    kept = deduplicated(keys, topic, table, datetime.now(timezone.utc)).select(column(POSITION))
+    positions = pa.array([row[0] for row in kept.collect()], pa.string())
+    return rows.filter(pc.is_in(rows[POSITION], positions))

@@ -2,52 +2,94 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from headwater.handover import first_of
-from headwater.sources.decoding.base import Decoder
+from headwater.sources.decoding.base import POSITION, Decoder
 
 DEEPEST = 50
 """Structs inside of each other; Spark goes through a type on the stack."""
 FEW = 20
 """So many records say which columns are the usual ones, where there is no room for all."""
+MANY = 10_000
+"""So many rejected records are left out of a detection."""
 TOO_MANY = "too_many_columns"
 """The reason of a record with columns that there is no room for."""
 
 
 @dataclass(frozen=True)
 class Detected:
-    """What was found, and whether there was more."""
+    """What was found, whether there was more, and what to tell people of it."""
 
     schema: StructType
     cut: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class Detection:
-    """Looks for the schema of records."""
+    """Looks for the schema of records. `rejected` gives the positions of those that can't be taken in by a schema."""
 
-    def __init__(self, decoder: Decoder, limit: int) -> None:
+    def __init__(
+        self, decoder: Decoder, limit: int, rejected: Callable[[DataFrame, Decoder, StructType], DataFrame]
+    ) -> None:
         self._decoder = decoder
         self._limit = limit
+        self._rejected = rejected
 
-    def of(self, records: DataFrame, known: StructType) -> Detected:
-        """The schema of these records; of what is not known, as much as there is room for."""
-        found = self._decoder.detect(records)
-        if bounded(known, found, self._limit) == found:
-            return Detected(found)
+    def of(
+        self,
+        records: DataFrame,
+        known: StructType,
+        payload: Callable[[StructType], StructType],
+        originals: DataFrame | None = None,
+    ) -> Detected:
+        """The schema of these records; of what is not known, as much as there is room for.
+
+        A record that is rejected under what was found, and is known as `payload` has it, decides nothing: without it
+        they are looked at again. `originals` are the records as they came, where these have been decoded.
+        """
+        first = self._bounded(records, known)
+        if not self._decoder.textual or payload(first.schema) == known:
+            return first
+        given = records if originals is None else originals
+        bad = [row[0] for row in self._rejected(given, self._decoder, payload(first.schema)).limit(MANY).collect()]
+        if not bad:
+            return first
+        found = self._bounded(records.where(~F.col(POSITION).isin(bad)), known)
+        return replace(found, cut=found.cut or first.cut)
+
+    def attempt(self, records: DataFrame, known: StructType) -> StructType:
+        """What is found, whoever is rejected."""
+        return self._bounded(records, known).schema
+
+    def _bounded(self, records: DataFrame, known: StructType) -> Detected:
+        found = self._detected(records, known)
+        if bounded(known, found.schema, self._limit) == found.schema:
+            return found
         # A record with too many columns by itself is none that others are like.
         width = self._decoder.width
         alike = records if width is None else records.where(width <= self._limit)
-        found = self._decoder.detect(alike)
-        kept = bounded(known, found, self._limit)
-        if kept != found:
+        found = self._detected(alike, known)
+        kept = bounded(known, found.schema, self._limit)
+        if kept != found.schema:
             usual = self._decoder.detect(first_of(alike, FEW)).names
-            ordered = sorted(found.fields, key=lambda f: usual.index(f.name) if f.name in usual else len(usual))
-            kept = bounded(known, StructType(ordered), self._limit)
-        return Detected(kept, True)
+            order = {name: at for at, name in enumerate(usual)}
+            fields = sorted(found.schema.fields, key=lambda f: order.get(f.name, len(usual)))
+            kept = bounded(known, StructType(fields), self._limit)
+        return Detected(kept, True, found.notes)
+
+    def _detected(self, records: DataFrame, known: StructType) -> Detected:
+        found = self._decoder.detect(records)
+        if not _has_new_text(known, found):
+            return Detected(found)
+        # Text is what is left where records disagree; types that are known do not change for that.
+        schema, notes = self._decoder.agreed(records, found)
+        return Detected(schema, notes=notes)
 
 
 def bounded(known: StructType, found: StructType, limit: int) -> StructType:
@@ -86,6 +128,16 @@ class _Room:
         if isinstance(known, ArrayType) and isinstance(found, ArrayType):
             return ArrayType(self.type(known.elementType, found.elementType, depth + 1))
         return found
+
+
+def _has_new_text(known: DataType | None, found: DataType) -> bool:
+    if isinstance(found, StructType):
+        names = known.names if isinstance(known, StructType) else []
+        inner = ((known[f.name].dataType if f.name in names else None, f.dataType) for f in found.fields)  # type: ignore[index]
+        return any(_has_new_text(one, other) for one, other in inner)
+    if isinstance(found, ArrayType):
+        return _has_new_text(known.elementType if isinstance(known, ArrayType) else None, found.elementType)
+    return known is None and isinstance(found, StringType)
 
 
 def _depth(data_type: DataType) -> int:

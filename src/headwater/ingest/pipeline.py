@@ -174,6 +174,14 @@ class Pipeline:
         df, lifted = upcast(df, self._functions, kept, self.topic)
         return self._finished(df, lifted, standard.columns, stamp)
 
+    def rejected(self, records: DataFrame, decoder: Decoder, payload: StructType) -> DataFrame:
+        """The positions of the records that can't be taken in by a schema, before any function has seen them."""
+        asked = with_standard_as_text(payload) if decoder.textual else payload
+        standard = self._standard_of(records.sparkSession, asked)
+        df = standard.values.to(decoder.decode(records, asked)).withColumn(PROBLEM, standard.problem)
+        df = self._settled(self._with_requirements(df, asked), asked)
+        return df.where(F.col(PROBLEM).isNotNull()).select(POSITION)
+
     def _quickly(self, df: DataFrame, asked: StructType, stamp: bool) -> Shaped:
         """The same on the assumption that all is well."""
         if self.selects:

@@ -60,15 +60,22 @@ class SchemaLog:
         return self._read(names[-1]) if names else None
 
     def add(
-        self, last: SchemaVersion | None, payload: StructType, adopted: StructType, brought_by: str, step: int
+        self,
+        last: SchemaVersion | None,
+        payload: StructType,
+        adopted: StructType,
+        brought_by: str,
+        step: int,
+        notes: tuple[str, ...] = (),
     ) -> SchemaVersion:
+        """`notes` are told with the changes."""
         before = StructType() if last is None else last.payload
         new = SchemaVersion(
             1 if last is None else last.version + 1,
             payload,
             adopted,
             brought_by,
-            tuple(map(_told, schema_changes(before, payload))),
+            (*map(_told, schema_changes(before, payload)), *notes),
             step,
             datetime.now(timezone.utc),
         )

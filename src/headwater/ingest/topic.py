@@ -28,12 +28,13 @@ from headwater.handover import first_of, gathered, local_frame
 from headwater.ingest.collected import has_odd, split, stamped
 from headwater.ingest.columns import CONTEXT, has_twins, known_payload
 from headwater.ingest.cures import with_cure
-from headwater.ingest.deduplicate import deduplicated, require_columns
+from headwater.ingest.deduplicate import deduplicated, first_of_their_kind
 from headwater.ingest.detection import Detection
 from headwater.ingest.pipeline import Pipeline, Shaped
 from headwater.ingest.raising import failing, may_be_of_a_record, may_be_of_an_event, raising
 from headwater.ingest.rejects import failed, letter
 from headwater.ingest.schemas import SchemaLog, SchemaVersion, hinted, joined, name_of, nullable, within
+from headwater.logs import get_logger
 from headwater.model import Mark, Version
 from headwater.sources.decoding.base import POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
 from headwater.sparkerrors import reason
@@ -55,6 +56,7 @@ SHARE_BYTES = 8 * 1024 * 1024
 """Source bytes that are worth a core of their own."""
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For few records it takes longer to compile what is done with them than to do it."""
+log = get_logger(__name__)
 _TRIPPED = "HEADWATER_TRIPPED"
 
 
@@ -87,7 +89,7 @@ class TopicTarget:
         self._version: SchemaVersion | None = None
         self._columns: StructType | None = None
         self._wary = 0
-        self._detection = Detection(decoder, self._topic.schema_.max_columns)
+        self._detection = Detection(decoder, self._topic.schema_.max_columns, pipeline.rejected)
         self._is_full = False
         """Whether the step's records have columns that there is no room for."""
         self._light: LightTable | None = None
@@ -131,7 +133,7 @@ class TopicTarget:
     def _attempt(self, records: DataFrame) -> DataFrame:
         """What a step would make of some records, from their schema on."""
         known = self._version or self._schemas.last() or SchemaVersion(0, StructType(), StructType(), "nothing")
-        payload = joined(known.payload, self._detection.of(records, known.payload).schema, self._table.format)
+        payload = joined(known.payload, self._detection.attempt(records, known.payload), self._table.format)
         return self._shaped(records, replace(known, payload=payload, adopted=payload), full=True).frame
 
     def _commit(
@@ -176,7 +178,7 @@ class TopicTarget:
             shaped = self._shaped(records, known, refused=refused)
             frame = held.enter_context(persisted(shaped.frame))
             before = self._decoder.learnt
-            learnt = self._learnt(frame, known, mark)
+            learnt = self._learnt(records, frame, known, mark)
             if learnt is not known or self._decoder.learnt != before or self._is_full:
                 shaped = self._shaped(records, learnt, refused=refused, full=self._is_full)
                 frame = held.enter_context(persisted(shaped.frame))
@@ -199,7 +201,7 @@ class TopicTarget:
             beside = local_frame(self._table.spark, bad.select([RAW, POSITION, PROBLEM, CONTEXT]))
             rejected = self._reject(beside.select(*letter()), mark)
         if self._topic.deduplicate_by and rows.num_rows:
-            rows = self._first_of_their_kind(rows, shaped.schema)
+            rows = first_of_their_kind(rows, shaped.schema, self._topic, self._table)
         self._guard()
         try:
             version = self._light.append(rows.select(shaped.schema.names), mark)
@@ -216,22 +218,10 @@ class TopicTarget:
             return shaped, rows
         shaped = self._shaped(records, known, stamp=False)
         before = self._decoder.learnt
-        learnt = self._learnt(shaped.frame, known, mark)
+        learnt = self._learnt(records, shaped.frame, known, mark)
         if learnt is not known or self._decoder.learnt != before or self._is_full:
             shaped = self._shaped(records, learnt, stamp=False, full=self._is_full)
         return shaped, gathered(shaped.frame)
-
-    def _first_of_their_kind(self, rows: pa.Table, schema: StructType) -> pa.Table:
-        """Deduplicated by their positions and keys alone: the rows themselves stay here."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        require_columns(self._topic, schema.names)
-        names = [POSITION, *(name for name in self._topic.deduplicate_by if name != POSITION)]
-        keys = local_frame(self._table.spark, rows.select(names))
-        kept = deduplicated(keys, self._topic, self._table, datetime.now(timezone.utc)).select(column(POSITION))
-        positions = pa.array([row[0] for row in kept.collect()], pa.string())
-        return rows.filter(pc.is_in(rows[POSITION], positions))
 
     def _append(self, rows: DataFrame, schema: StructType, intent: Intent, mark: Mark) -> Landed:
         first = self._version is not None and not self._table.exists()
@@ -301,17 +291,19 @@ class TopicTarget:
         if self._version is None:
             self._version = self._with_declared(self._schemas.last(), mark)
         if self._version is None:
+            notes: tuple[str, ...] = ()
             if self._declared is not None:
                 first, brought_by = self._declared, "declared"
             else:
-                detected = self._detection.of(first_of(records, SAMPLE), StructType())
-                first, brought_by = hinted(detected.schema, self._hints), "first records"
+                some, hints = first_of(records, SAMPLE), self._hints
+                detected = self._detection.of(some, StructType(), lambda found: hinted(found, hints))
+                first, brought_by, notes = hinted(detected.schema, hints), "first records", detected.notes
                 if not self._topic.mappers and self._table.exists() and not self._table.read().isEmpty():
                     told = known_payload(self._table.schema(), self._pipeline.extras.names)
                     first, brought_by = joined(told, first, self._table.format), "the topic's table"
             if not first.fields:  # nothing could be read: the next records are asked again
                 return SchemaVersion(0, first, first, "nothing")
-            self._version = self._schemas.add(None, first, first, brought_by, mark.step)
+            self._version = self._schemas.add(None, first, first, brought_by, mark.step, self._told(notes))
         return self._version
 
     def _with_declared(self, last: SchemaVersion | None, mark: Mark) -> SchemaVersion | None:
@@ -324,21 +316,20 @@ class TopicTarget:
         adopted = joined(last.adopted, self._declared, self._table.format)
         return self._schemas.add(last, payload, adopted, "declared", mark.step)
 
-    def _learnt(self, frame: DataFrame, known: SchemaVersion, mark: Mark) -> SchemaVersion:
+    def _learnt(self, records: DataFrame, frame: DataFrame, known: SchemaVersion, mark: Mark) -> SchemaVersion:
         """What these records bring, by the topic's policy; the same version if that is nothing."""
         last = self._schemas.last()
         if last is not None and last.version > known.version:  # a remap has learnt something meanwhile
             known = self._version = last
         odd = frame.where(F.col(UNKNOWN) | (F.col(f"{PROBLEM}.reason") == SCHEMA))
+        notes: tuple[str, ...] = ()
         if self._new_column == "fail":
             found = self._decoder.detect(odd)
         else:
-            detected = self._detection.of(odd, known.payload)
-            found, self._is_full = detected.schema, detected.cut
-        if self._hints is not None:  # a hint tells a column's first type; it may be widened like any other
-            hints = StructType([f for f in self._hints.fields if f.name not in known.payload.names])
-            found = hinted(found, hints)
-        payload = joined(known.payload, found, self._table.format)
+            originals = records.join(odd.select(POSITION), POSITION, "left_semi")
+            detected = self._detection.of(odd, known.payload, lambda found: self._payload(known, found), originals)
+            found, self._is_full, notes = detected.schema, detected.cut, detected.notes
+        payload = self._payload(known, found)
         changes = list(schema_changes(known.payload, payload))
         if not changes:
             return known
@@ -356,8 +347,20 @@ class TopicTarget:
             adopted = payload
             if not list(schema_changes(known.payload, payload)):
                 return known
-        self._version = self._schemas.add(known, payload, adopted, f"step {mark.step}", mark.step)
+        self._version = self._schemas.add(known, payload, adopted, f"step {mark.step}", mark.step, self._told(notes))
         return self._version
+
+    def _payload(self, known: SchemaVersion, found: StructType) -> StructType:
+        """What is known and was found; a hint tells a column's first type, which may be widened like any other."""
+        if self._hints is not None:
+            hints = StructType([f for f in self._hints.fields if f.name not in known.payload.names])
+            found = hinted(found, hints)
+        return joined(known.payload, found, self._table.format)
+
+    def _told(self, notes: tuple[str, ...]) -> tuple[str, ...]:
+        for note in notes:
+            log.warning(note, topic=self._topic.name, hint="tell the type in the source's schema_hints")
+        return notes
 
     def _make_room(self, schema: StructType) -> None:
         if self._columns == schema:

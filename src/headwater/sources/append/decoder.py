@@ -81,7 +81,13 @@ class AppendDecoder(JsonDecoder):
         self._checked: _Checks | None = None
 
     def detect(self, records: DataFrame) -> StructType:
-        found = super().detect(records)
+        return self._with_decimals(records, super().detect(records))
+
+    def agreed(self, records: DataFrame, found: StructType) -> tuple[StructType, tuple[str, ...]]:
+        settled, notes = super().agreed(records, found)
+        return self._with_decimals(records, settled), notes
+
+    def _with_decimals(self, records: DataFrame, found: StructType) -> StructType:
         # Records that have been decoded come without it: those of the same step have it.
         given = records if DECIMALS in records.columns else self._given
         for path, before, after in [] if given is None else _decimals(given):

@@ -51,6 +51,11 @@ class Decoder(ABC):
     def detect(self, records: DataFrame) -> StructType:
         """The schema of these records' payloads; may run a job. A field that is null throughout is left out."""
 
+    def agreed(self, records: DataFrame, found: StructType) -> tuple[StructType, tuple[str, ...]]:
+        """What `detect` has found in these records, with the type of the many where they disagree; and what to tell
+        people of it."""
+        return found, ()
+
     @abstractmethod
     def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
         """The records with EVENT (a struct of exactly `schema`) and PROBLEM; no record is dropped or added."""

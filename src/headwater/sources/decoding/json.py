@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
+from headwater.handover import local_frame
 from headwater.sources.decoding.base import (
     DECODE,
     EVENT,
@@ -26,6 +28,7 @@ from headwater.sources.decoding.base import (
 )
 from headwater.sources.decoding.checks import Checks, any_of
 from headwater.sources.decoding.keys import count_keys, count_values, has_keys_beyond, has_unknown_keys
+from headwater.sources.decoding.kinds import LARGEST, SAMPLE, agreed
 from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
 
 CORRUPT = "_headwater_corrupt"
@@ -57,9 +60,20 @@ class JsonDecoder(Decoder):
         self._made: _Expressions | None = None
 
     def detect(self, records: DataFrame) -> StructType:
+        return self._inferred(records.select(F.col(RAW).cast(StringType())))
+
+    def agreed(self, records: DataFrame, found: StructType) -> tuple[StructType, tuple[str, ...]]:
         spark = records.sparkSession
+        small = records.where(F.length(RAW) <= LARGEST).select(RAW).limit(SAMPLE).collect()
+
+        def infer(texts: list[str]) -> StructType:
+            return self._inferred(local_frame(spark, pa.table({"text": pa.array(texts, pa.string())})))
+
+        return agreed(found, [bytes(row[0]) for row in small], infer)
+
+    def _inferred(self, lines: DataFrame) -> StructType:
+        spark = lines.sparkSession
         jvm: Any = spark._jvm
-        lines = records.select(F.col(RAW).cast(StringType()))
         texts = getattr(lines._jdf, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
         reader = spark._jsparkSession.read().option("dropFieldIfAllNull", "true")
         for name, value in self._options.items():

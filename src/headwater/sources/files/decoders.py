@@ -59,12 +59,12 @@ class FileDecoder(Decoder):
         self.textual = inner.textual
 
     def detect(self, records: DataFrame) -> StructType:
-        sound = records
-        if PROBLEM in records.columns:
-            sound = records.where(F.col(PROBLEM).isNull() | (F.col(f"{PROBLEM}.reason") != DECODE)).drop(PROBLEM)
-        found = self._inner.detect(sound)
+        found = self._inner.detect(_sound(records))
         added = [f for f in self._partitions.schema.fields if f.name not in found.names]
         return StructType([*found.fields, *added])
+
+    def agreed(self, records: DataFrame, found: StructType) -> tuple[StructType, tuple[str, ...]]:
+        return self._inner.agreed(_sound(records), found)
 
     def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
         given = PROBLEM in records.columns
@@ -135,3 +135,10 @@ class FileDecoder(Decoder):
             .withColumn(MISFITS, unless_none(texts))
             .withColumn(EVENT, event)
         )
+
+
+def _sound(records: DataFrame) -> DataFrame:
+    """Those that can be read."""
+    if PROBLEM not in records.columns:
+        return records
+    return records.where(F.col(PROBLEM).isNull() | (F.col(f"{PROBLEM}.reason") != DECODE)).drop(PROBLEM)

@@ -98,8 +98,14 @@ class RecordDecoder(Decoder):
         with_keys = records if KEY_RAW in records.columns else self._with_keys
         if self._keys is not None and with_keys is not None:
             self._keys.learn_keys(with_keys, KEY_RAW)
+        return self._value.detect(self._readable(records))
+
+    def agreed(self, records: DataFrame, found: StructType) -> tuple[StructType, tuple[str, ...]]:
+        return self._value.agreed(self._readable(records), found)
+
+    def _readable(self, records: DataFrame) -> DataFrame:
         readable = records.where(F.col(RAW).isNotNull())
-        return self._value.detect(readable.withColumn(RAW, self._shown(F.col(RAW))))
+        return readable.withColumn(RAW, self._shown(F.col(RAW)))
 
     def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
         if KEY_RAW in records.columns:
