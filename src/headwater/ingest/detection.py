@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,7 +16,7 @@ DEEPEST = 50
 """Structs inside of each other; Spark goes through a type on the stack."""
 FEW = 20
 """So many records say which columns are the usual ones, where there is no room for all."""
-MANY = 10_000
+MANY = 1000
 """So many rejected records are left out of a detection."""
 TOO_MANY = "too_many_columns"
 """The reason of a record with columns that there is no room for."""
@@ -29,10 +29,13 @@ class Detected:
     schema: StructType
     cut: bool = False
     notes: tuple[str, ...] = ()
+    rejected: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Positions of records that decided nothing, with the reason and message: what they alone bring has no column, so
+    that they must not be taken in without it."""
 
 
 class Detection:
-    """Looks for the schema of records. `rejected` gives the positions of those that can't be taken in by a schema."""
+    """Looks for the schema of records. `rejected` gives those that can't be taken in by a schema."""
 
     def __init__(
         self, decoder: Decoder, limit: int, rejected: Callable[[DataFrame, Decoder, StructType], DataFrame]
@@ -57,11 +60,12 @@ class Detection:
         if not self._decoder.textual or payload(first.schema) == known:
             return first
         given = records if originals is None else originals
-        bad = [row[0] for row in self._rejected(given, self._decoder, payload(first.schema)).limit(MANY).collect()]
+        rows = self._rejected(given, self._decoder, payload(first.schema)).limit(MANY).collect()
+        bad = {row[0]: (row[1], row[2]) for row in rows}
         if not bad:
             return first
-        found = self._bounded(records.where(~F.col(POSITION).isin(bad)), known)
-        return replace(found, cut=found.cut or first.cut)
+        found = self._bounded(records.where(~F.col(POSITION).isin(*bad)), known)
+        return replace(found, cut=found.cut or first.cut, rejected=bad)
 
     def attempt(self, records: DataFrame, known: StructType) -> StructType:
         """What is found, whoever is rejected."""

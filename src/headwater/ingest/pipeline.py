@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -135,6 +136,7 @@ class Pipeline:
         stamp: bool = True,
         refused: Mapping[str, str] | None = None,
         full: bool = False,
+        rejected: Mapping[str, tuple[str, str]] | None = None,
     ) -> Shaped:
         """Rows of the records, read by what is known of the payload; `watch`: say which may hold more than that.
 
@@ -160,6 +162,8 @@ class Pipeline:
         df = df.observe("decoded", F.count(F.lit(1)).alias("records"))
         standard = self._standard_of(df.sparkSession, asked)
         df = standard.values.to(df).withColumn(PROBLEM, standard.problem)
+        if rejected:
+            df = df.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), _known_of(rejected)))
         if refused:
             df = df.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), _told_of(refused)))
         df = select(df, self.topic, self._functions, asked)
@@ -175,12 +179,12 @@ class Pipeline:
         return self._finished(df, lifted, standard.columns, stamp)
 
     def rejected(self, records: DataFrame, decoder: Decoder, payload: StructType) -> DataFrame:
-        """The positions of the records that can't be taken in by a schema, before any function has seen them."""
+        """The records that can't be taken in by a schema, with the reason, before any function has seen them."""
         asked = with_standard_as_text(payload) if decoder.textual else payload
         standard = self._standard_of(records.sparkSession, asked)
         df = standard.values.to(decoder.decode(records, asked)).withColumn(PROBLEM, standard.problem)
         df = self._settled(self._with_requirements(df, asked), asked)
-        return df.where(F.col(PROBLEM).isNotNull()).select(POSITION)
+        return df.where(F.col(PROBLEM).isNotNull()).select(POSITION, f"{PROBLEM}.reason", f"{PROBLEM}.message")
 
     def _quickly(self, df: DataFrame, asked: StructType, stamp: bool) -> Shaped:
         """The same on the assumption that all is well."""
@@ -322,6 +326,13 @@ def _told_of(refused: Mapping[str, str]) -> Column:
     messages = F.create_map(*(F.lit(part) for pair in refused.items() for part in pair))
     message = F.element_at(messages, column(POSITION))
     return F.when(message.isNotNull(), problem(REASON, message)).cast(PROBLEM_TYPE)
+
+
+def _known_of(rejected: Mapping[str, tuple[str, str]]) -> Column:
+    """The problem that was found out before."""
+    found = {position: {"reason": reason, "message": message} for position, (reason, message) in rejected.items()}
+    known = F.from_json(F.lit(json.dumps(found)), "map<string,struct<reason:string,message:string>>")
+    return F.element_at(known, column(POSITION)).cast(PROBLEM_TYPE)
 
 
 def _part(value: Column, given: DataType, wanted: DataType, *, sparse: bool = False) -> Column:

@@ -90,8 +90,8 @@ class TopicTarget:
         self._columns: StructType | None = None
         self._wary = 0
         self._detection = Detection(decoder, self._topic.schema_.max_columns, pipeline.rejected)
+        self._rejected: Mapping[str, tuple[str, str]] = {}
         self._is_full = False
-        """Whether the step's records have columns that there is no room for."""
         self._light: LightTable | None = None
         if table.format.can(Capability.LIGHT_APPEND) and table.format.light is not None:
             self._light = table.format.light(table.address, table.around)
@@ -118,7 +118,6 @@ class TopicTarget:
                         continue
                 if not may_be_of_a_record(error):
                     raise
-                # Whatever it is that Spark can't do with a record: the others are not to wait for it.
                 found = failing(left, self._attempt)
                 if not found:
                     raise
@@ -179,8 +178,8 @@ class TopicTarget:
             frame = held.enter_context(persisted(shaped.frame))
             before = self._decoder.learnt
             learnt = self._learnt(records, frame, known, mark)
-            if learnt is not known or self._decoder.learnt != before or self._is_full:
-                shaped = self._shaped(records, learnt, refused=refused, full=self._is_full)
+            if learnt is not known or self._decoder.learnt != before or self._is_full or self._rejected:
+                shaped = self._shaped(records, learnt, refused=refused, full=self._is_full, rejected=self._rejected)
                 frame = held.enter_context(persisted(shaped.frame))
             rejected = self._reject(frame.where(F.col(PROBLEM).isNotNull()).select(*letter()), mark)
             if not rejected and learnt is known:
@@ -219,8 +218,8 @@ class TopicTarget:
         shaped = self._shaped(records, known, stamp=False)
         before = self._decoder.learnt
         learnt = self._learnt(records, shaped.frame, known, mark)
-        if learnt is not known or self._decoder.learnt != before or self._is_full:
-            shaped = self._shaped(records, learnt, stamp=False, full=self._is_full)
+        if learnt is not known or self._decoder.learnt != before or self._is_full or self._rejected:
+            shaped = self._shaped(records, learnt, stamp=False, full=self._is_full, rejected=self._rejected)
         return shaped, gathered(shaped.frame)
 
     def _append(self, rows: DataFrame, schema: StructType, intent: Intent, mark: Mark) -> Landed:
@@ -271,13 +270,15 @@ class TopicTarget:
         stamp: bool = True,
         refused: Mapping[str, str] | None = None,
         full: bool = False,
+        rejected: Mapping[str, tuple[str, str]] | None = None,
     ) -> Shaped:
         if has_twins(known.payload):
             # Only so can two keys that differ in case be told apart; what is written has other names.
             records.sparkSession.conf.set("spark.sql.caseSensitive", "true")
-        watch = self._new_column != "ignore"
-        policy = {"watch": watch, "quick": quick, "stamp": stamp, "full": full}
-        return self._pipeline.shaped(records, self._decoder, known.payload, known.adopted, refused=refused, **policy)
+        policy = {"watch": self._new_column != "ignore", "quick": quick, "stamp": stamp, "full": full}
+        return self._pipeline.shaped(
+            records, self._decoder, known.payload, known.adopted, refused=refused, rejected=rejected, **policy
+        )
 
     @property
     def _new_column(self) -> str:
@@ -329,6 +330,7 @@ class TopicTarget:
             originals = records.join(odd.select(POSITION), POSITION, "left_semi")
             detected = self._detection.of(odd, known.payload, lambda found: self._payload(known, found), originals)
             found, self._is_full, notes = detected.schema, detected.cut, detected.notes
+            self._rejected = {} if self._new_column == "ignore" else detected.rejected
         payload = self._payload(known, found)
         changes = list(schema_changes(known.payload, payload))
         if not changes:
@@ -394,6 +396,5 @@ class TopicTarget:
 
 def _is_small(intent: Intent) -> bool:
     rows, size = intent.rows, intent.bytes
-    if rows is None and size is None:
-        return False
-    return (rows is None or rows <= LIGHT_ROWS) and (size is None or size <= LIGHT_BYTES)
+    is_known = rows is not None or size is not None
+    return is_known and (rows is None or rows <= LIGHT_ROWS) and (size is None or size <= LIGHT_BYTES)
