@@ -24,6 +24,7 @@ from headwater.ingest.columns import (
     ROW,
     SOURCE,
     StandardColumn,
+    has_twins,
     payload_columns,
     standard_columns,
     system_fields,
@@ -181,6 +182,7 @@ class Pipeline:
     def rejected(self, records: DataFrame, decoder: Decoder, payload: StructType) -> DataFrame:
         """The records that can't be taken in by a schema, with the reason, before any function has seen them."""
         asked = with_standard_as_text(payload) if decoder.textual else payload
+        tell_twins_apart(records.sparkSession, asked)
         standard = self._standard_of(records.sparkSession, asked)
         df = standard.values.to(decoder.decode(records, asked)).withColumn(PROBLEM, standard.problem)
         df = self._settled(self._with_requirements(df, asked), asked)
@@ -313,6 +315,12 @@ def _misfits(standard: Sequence[StandardColumn], others: Column) -> Column:
     if not alone:
         return told(others)
     return with_more(others, texts_of({one.name: F.when(one.is_unreadable, one.found.cast("string")) for one in alone}))
+
+
+def tell_twins_apart(spark: SparkSession, payload: StructType) -> None:
+    """Only so can two keys that differ in case be told apart; what is written has other names."""
+    if has_twins(payload):
+        spark.conf.set("spark.sql.caseSensitive", "true")
 
 
 def _moment(now: datetime) -> Column:

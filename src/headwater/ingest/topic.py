@@ -26,11 +26,11 @@ from headwater.formats.frames import column, persisted, schema_changes, settings
 from headwater.formats.light import LightTable
 from headwater.handover import first_of, gathered, local_frame
 from headwater.ingest.collected import has_odd, split, stamped
-from headwater.ingest.columns import CONTEXT, has_twins, known_payload
+from headwater.ingest.columns import CONTEXT, known_payload
 from headwater.ingest.cures import with_cure
 from headwater.ingest.deduplicate import deduplicated, first_of_their_kind
 from headwater.ingest.detection import Detection
-from headwater.ingest.pipeline import Pipeline, Shaped
+from headwater.ingest.pipeline import Pipeline, Shaped, tell_twins_apart
 from headwater.ingest.raising import failing, may_be_of_a_record, may_be_of_an_event, raising
 from headwater.ingest.rejects import failed, letter
 from headwater.ingest.schemas import SchemaLog, SchemaVersion, hinted, joined, name_of, nullable, within
@@ -272,9 +272,7 @@ class TopicTarget:
         full: bool = False,
         rejected: Mapping[str, tuple[str, str]] | None = None,
     ) -> Shaped:
-        if has_twins(known.payload):
-            # Only so can two keys that differ in case be told apart; what is written has other names.
-            records.sparkSession.conf.set("spark.sql.caseSensitive", "true")
+        tell_twins_apart(records.sparkSession, known.payload)
         policy = {"watch": self._new_column != "ignore", "quick": quick, "stamp": stamp, "full": full}
         return self._pipeline.shaped(
             records, self._decoder, known.payload, known.adopted, refused=refused, rejected=rejected, **policy
