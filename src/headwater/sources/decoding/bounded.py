@@ -29,10 +29,16 @@ class BoundedDecoder(Decoder):
         return self._inner.learnt
 
     def detect(self, records: DataFrame) -> StructType:
+        return self._inner.detect(self._small(records))
+
+    def agreed(self, records: DataFrame, found: StructType) -> tuple[StructType, tuple[str, ...]]:
+        return self._inner.agreed(self._small(records), found)
+
+    def _small(self, records: DataFrame) -> DataFrame:
         small = ~self._is_large(records)
         if PROBLEM in records.columns:
             small &= F.coalesce(F.col(f"{PROBLEM}.reason") != TOO_LARGE, F.lit(True))
-        return self._inner.detect(records.where(small).drop(SIZE))
+        return records.where(small).drop(SIZE)
 
     def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
         large = self._is_large(records)
