@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.services.kafka import Broker
 from tests.services.kafka import broker as kafka
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from headwater.sources.kafka.settings import POLLED_RECORDS
 
 SCHEMA = (

@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.services.postgres import Server, server
 
-from headwater.lake import Lake
-from headwater.sources.postgres_events.preparing import COLUMN
+from headwater.api.lake import Lake
+from headwater.sources.postgres.events.setup import COLUMN
 
 TABLE = """
 CREATE TABLE events (

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.services.postgres import server
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 
 ROWS = 100_000
 PER_TRANSACTION = 500

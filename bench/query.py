@@ -26,9 +26,9 @@ import psutil
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from headwater.lake import Lake
-from headwater.model import Kind
-from headwater.query.answering import Engine
+from headwater.api.lake import Lake
+from headwater.core.model import Kind
+from headwater.query.engines import Engine
 from headwater.warehouse import Warehouse
 
 FILTERED = (

@@ -30,10 +30,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.lake import Lake
-from headwater.model import Kind
-from headwater.runtime.tables import table_flow
-from headwater.session import fork
+from headwater.api.lake import Lake
+from headwater.core.model import Kind
+from headwater.runner.tables import table_flow
+from headwater.spark.session import fork
 
 PROJECT = """\
 name: bench

@@ -29,10 +29,10 @@ from pyspark.sql import functions as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from headwater.lake import Lake
-from headwater.model import Kind
-from headwater.runtime.viewing import create_view, refresh_view, verify_view
-from headwater.spec import Layout, Refresh
+from headwater.api.lake import Lake
+from headwater.core.model import Kind
+from headwater.core.spec import Layout, Refresh
+from headwater.operations.views import create_view, refresh_view, verify_view
 
 PEAK: dict[str, int] = {}
 PER_CUSTOMER = 100

@@ -89,10 +89,10 @@ def spark(around: Surroundings) -> Iterator[SparkSession]:
     """The one Spark of this process: starting it is slow, and so is the first use of each format."""
     from pathlib import Path
 
+    from headwater.core.progress import byte_bar
+    from headwater.core.spec import SparkSpec
     from headwater.formats.registry import FORMATS
-    from headwater.progress import byte_bar
-    from headwater.session import SessionNeeds, close_session, open_session
-    from headwater.spec import SparkSpec
+    from headwater.spark.session import SessionNeeds, close_session, open_session
 
     needs = [SessionNeeds(connectors=("kafka", "avro", "postgres")), *(format.needs(around) for format in FORMATS)]
     with byte_bar("Fetching connectors") as progress:

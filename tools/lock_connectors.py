@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from headwater.connectors import LOCK_FILE, outcomes
+from headwater.spark.connectors import LOCK_FILE, outcomes
 
 
 def main(path: Path) -> None:

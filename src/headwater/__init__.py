@@ -6,19 +6,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headwater.decorators import filter, mapper, transform, upcaster
+    from headwater.api.lake import Lake
     from headwater.ingest.event import Event
-    from headwater.lake import Lake
-    from headwater.project.python import Project
+    from headwater.project.decorators import filter, mapper, transform, upcaster
+    from headwater.project.load.python import Project
 
 _HOMES = {
     "Event": "headwater.ingest.event",
-    "Lake": "headwater.lake",
-    "Project": "headwater.project.python",
-    "filter": "headwater.decorators",
-    "mapper": "headwater.decorators",
-    "transform": "headwater.decorators",
-    "upcaster": "headwater.decorators",
+    "Lake": "headwater.api.lake",
+    "Project": "headwater.project.load.python",
+    "filter": "headwater.project.decorators",
+    "mapper": "headwater.project.decorators",
+    "transform": "headwater.project.decorators",
+    "upcaster": "headwater.project.decorators",
 }
 
 __all__ = ["Event", "Lake", "Project", "filter", "mapper", "transform", "upcaster"]

@@ -12,31 +12,39 @@ from typing import TYPE_CHECKING, Any
 import sqlglot
 from sqlglot import exp
 
-from headwater.errors import Code, HeadwaterError, Unsupported, UsageError, Where, did_you_mean
+from headwater.core.errors import Code, HeadwaterError, Unsupported, UsageError, Where, did_you_mean
+from headwater.core.logs import log_to
+from headwater.core.model import WEIGHT, At, Kind
+from headwater.core.progress import byte_bar, say
+from headwater.core.spec import Relation, Topic, View
+from headwater.core.spec.base import placed
+from headwater.core.state import STORED, RelationRecord, State
+from headwater.core.state.paths import Roots
+from headwater.core.storage import Files
 from headwater.formats.base import Address, Format, SparkTable, Surroundings
-from headwater.formats.recognising import found_in
+from headwater.formats.detection import found_in
 from headwater.formats.registry import FORMATS
-from headwater.jvm import Restarts, bury, is_gone
-from headwater.logs import log_to
-from headwater.model import WEIGHT, At, Kind
-from headwater.objectstores import storage_needs
-from headwater.progress import byte_bar, say
 from headwater.project.definition import Project
 from headwater.project.fingerprint import fingerprint as fingerprint
 from headwater.recovery.reconciliation import reconcile
-from headwater.session import SessionNeeds, activate, close_session, end_queries, is_running, open_session, opening
 from headwater.sources.table.config import TableSource
-from headwater.spec import Relation, Topic, View
-from headwater.spec.base import placed
-from headwater.state import STORED, RelationRecord, State
-from headwater.state.paths import Roots
-from headwater.storage import Files
-from headwater.workers import send_modules
+from headwater.spark.jvm import Restarts, bury, is_gone
+from headwater.spark.object_stores import storage_needs
+from headwater.spark.session import (
+    SessionNeeds,
+    activate,
+    close_session,
+    end_queries,
+    is_running,
+    open_session,
+    opening,
+)
+from headwater.spark.workers import send_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headwater.spec.settings import SparkSpec
+    from headwater.core.spec.settings import SparkSpec
 
 
 class Warehouse:
@@ -206,7 +214,7 @@ class Warehouse:
             raise UsageError(Code.NO_SUCH_VERSION, f"{kind.value} '{name}' has no version yet")
         if record is None or record.shown is None:
             return table.changes(first, last)
-        from headwater.formats.frames import diff
+        from headwater.spark.frames import diff
 
         query = unordered(record.shown)
         if first is not None and query.args.get("limit") is None and query.args.get("offset") is None:

@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from headwater.catalogs.hadoop import HadoopCatalog
 from headwater.catalogs.rest import RestCatalog
-from headwater.errors import Code, HeadwaterError
+from headwater.core.errors import Code, HeadwaterError
+from headwater.core.model import DELETED, Mark
+from headwater.core.spec import Layout
 from headwater.formats.base import Address, Surroundings
 from headwater.formats.iceberg.format import ICEBERG
-from headwater.model import DELETED, Mark
-from headwater.spec import Layout
 from tests.services.rest_catalog import rest_catalog
 
 DDL = "id int, name string"

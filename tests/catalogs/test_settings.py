@@ -11,9 +11,9 @@ from headwater.catalogs.hive import HiveCatalog
 from headwater.catalogs.jdbc import JdbcCatalog
 from headwater.catalogs.registry import CATALOGS
 from headwater.catalogs.rest import RestCatalog
-from headwater.formats.iceberg.light import file_properties
-from headwater.secret import Secret
-from headwater.spec.settings import AzureSpec, S3Spec
+from headwater.core.secret import Secret
+from headwater.core.spec.settings import AzureSpec, S3Spec
+from headwater.formats.iceberg.native import file_properties
 
 PLACE = Place("/lake", "/project/.headwater")
 

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from headwater.changes.operator import Moment
-from headwater.formats.near import Near
-from headwater.handover import local_frame
+from headwater.core.model import WEIGHT
+from headwater.formats.key_filter import Near
+from headwater.incremental.operator import Moment
 from headwater.ingest.schemas import parse_ddl
-from headwater.model import WEIGHT
+from headwater.spark.arrow_bridge import local_frame
 
 Row = tuple[Any, ...]
 

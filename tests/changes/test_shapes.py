@@ -11,15 +11,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.changes.kept.base import ID, SHOWN, Kept, Update
-from headwater.changes.kept.choosing import kept
-from headwater.changes.keys import Keys, narrowed
-from headwater.changes.query import Query, incremental
-from headwater.changes.run import Run
-from headwater.changes.translation.refusal import NotIncremental
-from headwater.formats.frames import column
-from headwater.handover import local_frame
-from headwater.model import DELETED
+from headwater.core.model import DELETED
+from headwater.incremental.keys import Keys, narrowed
+from headwater.incremental.query import Query, incremental
+from headwater.incremental.run import Run
+from headwater.incremental.state.base import ID, SHOWN, Kept, Update
+from headwater.incremental.state.choice import kept
+from headwater.incremental.translation.refusal import NotIncremental
+from headwater.spark.arrow_bridge import local_frame
+from headwater.spark.frames import column
 from headwater.sql.dialect import Headwater
 from headwater.sql.references import parse_query
 from tests.changes.lab import SCHEMAS, Row, Shop, States, as_text, frame, frame_of

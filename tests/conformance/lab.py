@@ -22,10 +22,10 @@ from pyspark.sql.types import (
     _parse_datatype_string,
 )
 
+from headwater.core.model import DELETED, WEIGHT
+from headwater.core.spec import Layout, ParquetOptions
 from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
-from headwater.formats.light import LightTable
-from headwater.model import DELETED, WEIGHT
-from headwater.spec import Layout, ParquetOptions
+from headwater.formats.native import LightTable
 
 _numbers = itertools.count()
 

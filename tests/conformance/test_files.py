@@ -13,10 +13,10 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from headwater.errors import Code, HeadwaterError
+from headwater.core.errors import Code, HeadwaterError
+from headwater.core.model import Mark
+from headwater.core.spec import ParquetOptions
 from headwater.formats.base import Capability, SparkTable
-from headwater.model import Mark
-from headwater.spec import ParquetOptions
 from tests.conformance.lab import Lab, rows, weighed
 
 CODECS = ["none", "snappy", "gzip", "lz4", "zstd", "brotli"]

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from headwater.errors import Code, HeadwaterError, Unsupported
+from headwater.core.errors import Code, HeadwaterError, Unsupported
 from headwater.formats.base import Capability
 from tests.conformance.lab import PEOPLE, Lab, rows, schema
 from tests.conformance.test_writing import ANN, BOB, CYD, TYPES

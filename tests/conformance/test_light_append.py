@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from headwater.errors import Code, HeadwaterError, Unsupported
+from headwater.core.errors import Code, HeadwaterError, Unsupported
+from headwater.core.model import Mark
+from headwater.core.spec import ParquetOptions
 from headwater.formats.base import Capability
-from headwater.model import Mark
-from headwater.spec import ParquetOptions
 from tests.conformance.lab import PEOPLE, Lab, rows, schema, weighed
 from tests.conformance.test_writing import ANN, BOB, CYD, TYPES, full_rows
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from headwater.errors import Code, HeadwaterError
+from headwater.core.errors import Code, HeadwaterError
 from headwater.formats.base import Capability
-from headwater.formats.frames import can_widen
+from headwater.formats.evolution import can_widen
 from tests.conformance.lab import PEOPLE, Lab, rows, schema
 
 WIDENINGS: list[tuple[str, str, Any]] = [

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headwater.errors import Unsupported
+from headwater.core.errors import Unsupported
+from headwater.core.model import Mark
 from headwater.formats.base import Capability, Format, SparkTable
-from headwater.model import Mark
 from tests.conformance.lab import Lab
 
 OPERATIONS: dict[Capability, Callable[[Lab, SparkTable], object]] = {

@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from headwater.errors import Code
+from headwater.core.errors import Code
 from headwater.formats.base import Capability, SparkTable
 from headwater.tables.sink import sink
 from tests.conformance.lab import PEOPLE, Lab, rows

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from headwater.errors import Code, HeadwaterError
+from headwater.core.errors import Code, HeadwaterError
+from headwater.core.model import Version
 from headwater.formats.base import Capability, SparkTable
-from headwater.model import Version
 from tests.conformance.lab import PEOPLE, Lab, difference, rows, weighed
 
 ANN = (1, "Ann", Decimal("10.50"))

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from headwater.errors import Code, HeadwaterError
+from headwater.core.errors import Code, HeadwaterError
+from headwater.core.model import Mark
+from headwater.core.spec import Layout
 from headwater.formats.base import Capability
-from headwater.model import Mark
-from headwater.spec import Layout
 from tests.conformance.lab import PEOPLE, Lab, rows
 
 ANN = (1, "Ann", Decimal("10.50"))

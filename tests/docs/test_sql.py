@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import HeadwaterError
-from headwater.lake import Lake
-from headwater.sql.parsing import split
+from headwater.api.lake import Lake
+from headwater.core.errors import HeadwaterError
+from headwater.sql.parse import split
 from tests.docs.test_examples import ROOT, blocks
 from tests.support import headwater
 

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 
 
 def main(project: str, first: int, last: int) -> None:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from headwater.api.lake import Lake
 from headwater.formats.base import SparkTable
-from headwater.formats.light import LightTable
-from headwater.lake import Lake
+from headwater.formats.native import LightTable
 from headwater.tables.apply import input as versions
 
 WAYS = ((SparkTable, "create_with"), (SparkTable, "append"), (SparkTable, "upsert"), (SparkTable, "replace"))

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headwater.errors import TransientError
+from headwater.api.lake import Lake
+from headwater.core.errors import TransientError
+from headwater.core.model import Mark
 from headwater.formats.base import Address
 from headwater.formats.registry import FORMATS
-from headwater.lake import Lake
-from headwater.model import Mark
-from headwater.sparkerrors import as_headwater_error
+from headwater.spark.errors import as_headwater_error
 
 COMMITS = 6
 """Of a writer that uses Spark; the quick ones go on until those are done."""

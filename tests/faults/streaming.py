@@ -13,10 +13,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from headwater.api.lake import Lake
+from headwater.api.relations import Relation
 from headwater.formats.base import SparkTable
 from headwater.formats.registry import FORMATS
-from headwater.lake import Lake
-from headwater.relations import Relation
 from tests.faults.crashing import Crash
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from tests.faults import appending
 from tests.faults.crashing import KILLS
 from tests.support import COLD

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from tests.faults.crashing import ended, killed, kills
 from tests.services.postgres import server
 from tests.sources.cdc_workload import SETUP, TABLES, Writers, expected, found

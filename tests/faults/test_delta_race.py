@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater import connectors
+from headwater.api.lake import Lake
 from headwater.formats.base import Address
 from headwater.formats.registry import FORMATS
-from headwater.lake import Lake
+from headwater.spark import connectors
 from tests.faults import racing
 from tests.services.s3 import object_store
 from tests.support import COLD
@@ -83,7 +83,7 @@ def _make(project: Path, path: str) -> None:
     import deltalake
     import pyarrow as pa
 
-    from headwater.formats.delta.light import storage_options
+    from headwater.formats.delta.native import storage_options
 
     with Lake.open(project) as lake:
         schema = pa.schema([("writer", pa.int32()), ("step", pa.int32())])

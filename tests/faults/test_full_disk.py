@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JError
 
-from headwater.diskerrors import chain_of
-from headwater.errors import Code, HeadwaterError, TerminalError, TransientError
-from headwater.runtime.holders import Holder
-from headwater.runtime.leases import Lease
-from headwater.sources.files.probing import blames_a_task
-from headwater.sparkerrors import as_headwater_error
-from headwater.state import State
-from headwater.storage import Files
+from headwater.core.disk_errors import chain_of
+from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError
+from headwater.core.state import State
+from headwater.core.storage import Files
+from headwater.runner.holders import Holder
+from headwater.runner.leases import Lease
+from headwater.sources.files.unreadable import blames_a_task
+from headwater.spark.errors import as_headwater_error
 from tests.faults.disks import disk
 from tests.runtime.running import COMMAND, Running, land
 from tests.support import COLD

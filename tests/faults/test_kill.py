@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from headwater.api.lake import Lake
 from headwater.formats.registry import FORMATS
-from headwater.lake import Lake
 from tests.faults.crashing import KILLS, ended, killed, kills
 from tests.services.kafka import broker
 from tests.services.postgres import server

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from headwater.api.lake import Lake
 from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
-from headwater.lake import Lake
 from tests.faults.crashing import KILLS, killed
 from tests.faults.streaming import stream
 from tests.support import COLD

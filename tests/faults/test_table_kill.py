@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from tests.faults.crashing import KILLS, ended, killed, kills
 from tests.services.kafka import Broker, broker
 from tests.services.postgres import server

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from tests.faults.crashing import ended, killed, kills
 from tests.support import COLD
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater.cli import demo
+from headwater.cli.commands import demo
 from headwater.cli.shop import database
 from headwater.cli.shop.events import Generator, Sent
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
 from tests.support import headwater
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from headwater.api.lake import Lake
 from headwater.formats.registry import FORMATS
-from headwater.lake import Lake
 from tests.support import Shop, headwater
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from headwater.errors import Code, HeadwaterError, Unsupported
-from headwater.lake import Lake
+from headwater.api.lake import Lake
+from headwater.core.errors import Code, HeadwaterError, Unsupported
 from tests.conformance.lab import rows, weighed
 from tests.support import Shop
 

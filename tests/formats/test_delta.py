@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from headwater.changes.keys import keys_of, narrowed
+from headwater.core.model import Mark
+from headwater.core.spec import Layout
 from headwater.formats.base import Address, Surroundings
-from headwater.formats.near import Near
+from headwater.formats.key_filter import Near
 from headwater.formats.registry import FORMATS
-from headwater.handover import local_frame
-from headwater.model import Mark
-from headwater.spec import Layout
+from headwater.incremental.keys import keys_of, narrowed
+from headwater.spark.arrow_bridge import local_frame
 from tests.conformance.lab import Lab, difference, rows, weighed
 from tests.conformance.test_light_append import batch, step
 

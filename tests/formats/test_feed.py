@@ -13,15 +13,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, _parse_datatype_string
 
-from headwater.errors import Code, HeadwaterError, UsageError
+from headwater.core.errors import Code, HeadwaterError, UsageError
+from headwater.core.model import DELETED
+from headwater.core.spec import Layout
+from headwater.core.storage import Files
 from headwater.formats import feed as feeds
 from headwater.formats.base import SparkTable, Surroundings
 from headwater.formats.delta.format import DELTA
 from headwater.formats.feed import close_feeds, drop_feeds, open_feed, versions_needed
 from headwater.formats.parquet.format import PARQUET
-from headwater.model import DELETED
-from headwater.spec import Layout
-from headwater.storage import Files
 from headwater.tables.sink import sink
 
 _numbers = itertools.count()

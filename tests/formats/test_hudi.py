@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError, Unsupported
+from headwater.core.errors import Code, HeadwaterError, Unsupported
+from headwater.core.model import Mark, Version
 from headwater.formats.base import Address, SparkTable, Surroundings
 from headwater.formats.hudi.format import HUDI
-from headwater.formats.hudi.light import HudiLightTable
 from headwater.formats.hudi.names import stored_name
-from headwater.model import Mark, Version
+from headwater.formats.hudi.native import HudiLightTable
 from tests.conformance.lab import Lab, difference, rows, schema, weighed
 
 ITEMS = "id int, day string, v int"

@@ -18,12 +18,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, _parse_datatype_string
 
-from headwater.errors import Code, HeadwaterError, Unsupported
+from headwater.core.errors import Code, HeadwaterError, Unsupported
+from headwater.core.model import DELETED, WEIGHT, Mark, Version
+from headwater.core.spec import Layout, ParquetOptions
 from headwater.formats.base import Address, Surroundings
 from headwater.formats.iceberg.format import ICEBERG
 from headwater.formats.iceberg.spark import IcebergTable
-from headwater.model import DELETED, WEIGHT, Mark, Version
-from headwater.spec import Layout, ParquetOptions
 
 DDL = "id int, name string"
 _numbers = itertools.count()

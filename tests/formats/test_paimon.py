@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.errors import Code, HeadwaterError, Unsupported
+from headwater.core.errors import Code, HeadwaterError, Unsupported
+from headwater.core.model import DELETED, Mark, Version
+from headwater.core.spec import ParquetOptions
 from headwater.formats.base import Address, SparkTable, Surroundings
 from headwater.formats.paimon.format import PAIMON
-from headwater.model import DELETED, Mark, Version
-from headwater.spec import ParquetOptions
 from tests.conformance.lab import PEOPLE, Lab, difference, rows, schema, weighed
 from tests.conformance.test_light import light_rows
 

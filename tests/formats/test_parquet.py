@@ -15,17 +15,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, _parse_datatype_string
 
-from headwater.errors import Code, HeadwaterError, TransientError
+from headwater.core.errors import Code, HeadwaterError, TransientError
+from headwater.core.model import Mark
+from headwater.core.spec import Layout, ParquetOptions
+from headwater.core.storage import Files
 from headwater.formats.base import Address, Surroundings
 from headwater.formats.footers import joined, read_footers
 from headwater.formats.parquet.format import PARQUET
-from headwater.formats.parquet.light import LightParquetTable
 from headwater.formats.parquet.log import APPEND, CREATE, Entry, Log, LogFile, commit_time
+from headwater.formats.parquet.native import LightParquetTable
 from headwater.formats.parquet.spark import ParquetTable
-from headwater.formats.parquet.staging import Attempt
-from headwater.model import Mark
-from headwater.spec import Layout, ParquetOptions
-from headwater.storage import Files
+from headwater.formats.parquet.staged_files import Attempt
 
 _numbers = itertools.count()
 WORDS = "id int, word string"

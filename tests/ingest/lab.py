@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.decorators import Registered
+from headwater.core.spec import Topic
 from headwater.ingest.schemas import parse_ddl
-from headwater.project.loader import load_project
-from headwater.spec import Topic
+from headwater.project.decorators import Registered
+from headwater.project.load.loader import load_project
 
 STANDARD = {"event_id": "string", "event_type": "string", "event_timestamp": "timestamp", "event_version": "bigint"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from tests.ingest.test_taking_in import Desk
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -53,7 +53,7 @@ def test_a_replay_that_was_cut_off_doubles_nothing(tmp_path: Path, monkeypatch: 
     file.write_text(file.read_text().replace("./landing", './landing, schema_hints: "id bigint"'))
     assert desk.run()["orders"]["rejected"] == 1
     file.write_text(file.read_text().replace("from: landing", "from: landing, schema: {mismatch: discard_value}"))
-    from headwater.deadletters import DeadLetters
+    from headwater.ingest.dead_letters import DeadLetters
 
     def cut_off(*_: object) -> int:
         raise KeyboardInterrupt

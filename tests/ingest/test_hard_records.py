@@ -10,7 +10,7 @@ import pytest
 
 from headwater.ingest import topic
 from headwater.ingest.pipeline import Pipeline
-from headwater.sources.decoding.json import LONGEST_TEXT
+from headwater.sources.decoders.json import LONGEST_TEXT
 from tests.ingest.test_taking_in import Desk
 
 pytestmark = pytest.mark.usefixtures("spark")

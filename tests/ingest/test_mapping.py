@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from headwater import Lake
-from headwater.errors import ProjectError, UsageError
-from headwater.ingest import raising
-from headwater.ingest.mapping import mapping_for
-from headwater.sparkerrors import as_headwater_error
+from headwater.core.errors import ProjectError, UsageError
+from headwater.ingest import failing_records
+from headwater.ingest.mappers import mapping_for
+from headwater.spark.errors import as_headwater_error
 from tests.ingest.lab import functions_of, interpreted, records, topic
 from tests.support import Shop
 
@@ -380,7 +380,7 @@ def test_a_column_expression_that_raises_makes_a_dead_letter_of_its_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
     if format == "iceberg":
-        monkeypatch.setattr(raising, "FEW", 2)  # more are halved by their hashes
+        monkeypatch.setattr(failing_records, "FEW", 2)  # more are halved by their hashes
     shop = Shop.make(tmp_path, format, topic="mappers: shop")
     (tmp_path / "shop.py").write_text(IN_THE_JVM, encoding="utf-8")
     file = tmp_path / "headwater.yml"
@@ -407,7 +407,7 @@ def test_a_column_expression_that_raises_makes_a_dead_letter_of_its_event(
 def test_a_column_expression_that_raises_on_everything_ends_the_flow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raising, "MOST", 4)
+    monkeypatch.setattr(failing_records, "MOST", 4)
     shop = Shop.make(tmp_path, topic="mappers: shop")
     (tmp_path / "shop.py").write_text(IN_THE_JVM.replace("< 0", "> -1"), encoding="utf-8")
     file = tmp_path / "headwater.yml"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from headwater.api.lake import Lake
 from headwater.ingest import topic
-from headwater.lake import Lake
 from tests.ingest.test_taking_in import Desk
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.errors import UsageError
-from headwater.ingest.selecting import select
+from headwater.core.errors import UsageError
+from headwater.ingest.selection import select
 from tests.ingest.lab import functions_of, interpreted, positions, records, topic
 
 PAYLOAD = "event_type string, tenant_id string, amount decimal(12,2), customer struct<tier: string>, `unit price` int"

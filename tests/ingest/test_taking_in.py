@@ -12,9 +12,9 @@ from unittest.mock import patch
 
 import pytest
 
-from headwater.errors import Code, TerminalError
+from headwater.api.lake import Lake
+from headwater.core.errors import Code, TerminalError
 from headwater.ingest import topic
-from headwater.lake import Lake
 from headwater.warehouse import Warehouse
 from tests.support import Answer, headwater
 

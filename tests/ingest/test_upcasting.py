@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import UsageError
-from headwater.ingest.upcasting import upcast
+from headwater.core.errors import UsageError
+from headwater.ingest.upcast import upcast
 from tests.ingest.lab import functions_of, interpreted, records, topic
 
 PAYLOAD = "event_type string, event_version bigint, price decimal(10,2), quantity int, total decimal(20,2)"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headwater.errors import Problem
+from headwater.core.errors import Problem
 from headwater.project.check import all_problems
-from headwater.project.loader import examine
+from headwater.project.load.loader import examine
 
 BASE = "name: shop\nsources: {landing: {type: files, path: ./landing}}\n"
 """Two lines that are right; what a test adds begins on line 3."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.errors import Code, ProjectError, UsageError
-from headwater.project.files import find_project
-from headwater.project.loader import load_project
+from headwater.core.errors import Code, ProjectError, UsageError
+from headwater.project.load.files import find_project
+from headwater.project.load.loader import load_project
 from tests.project.conftest import BASE, Find, Write, places
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.errors import Code
+from headwater.core.errors import Code
+from headwater.core.model import Kind
 from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
-from headwater.model import Kind
 from headwater.project.graph import Name, graph_of
-from headwater.project.loader import load_project
+from headwater.project.load.loader import load_project
 from headwater.project.runnable import not_runnable
 from tests.project.conftest import BASE, Find, Write, places
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import headwater
-from headwater.errors import ProjectError
-from headwater.project.loader import load_project
+from headwater.core.errors import ProjectError
+from headwater.project.load.loader import load_project
 from headwater.sources.files.config import FilesSource
 from tests.project.conftest import BASE, Find, Write, places
 

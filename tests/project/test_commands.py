@@ -12,7 +12,7 @@ import pytest
 
 from headwater.cli.main import main
 from headwater.project.check import check_project
-from headwater.project.loader import load_project
+from headwater.project.load.loader import load_project
 from headwater.project.runnable import not_runnable
 from headwater.project.schema import project_schema
 from headwater.project.templates import template_names

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+from headwater.core.secret import Secret
+from headwater.core.spec import layout_of
 from headwater.project.check import check_project
 from headwater.project.definition import Project
-from headwater.project.loader import load_project
+from headwater.project.load.loader import load_project
 from headwater.project.runnable import not_runnable
-from headwater.secret import Secret
-from headwater.sources.postgres_events.config import PostgresEventsSource
-from headwater.spec import layout_of
+from headwater.sources.postgres.events.config import PostgresEventsSource
 
 FOLDER = Path(__file__).parent / "shop"
 ENV = {"ORDERS_DSN": "postgresql://h/orders", "KAFKA": "k:9092", "CRM_DSN": "postgresql://h/crm"}

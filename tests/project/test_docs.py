@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from headwater.errors import Code
-from headwater.project.build import known_keys
+from headwater.core.errors import Code
+from headwater.core.spec import Definition
 from headwater.project.check import all_problems
-from headwater.project.loader import examine
+from headwater.project.load.build import known_keys
+from headwater.project.load.loader import examine
 from headwater.project.reference import documented_models, refreshed
-from headwater.spec import Definition
 from tests.project.conftest import Write
 
 DOCS = Path(__file__).parents[2] / "docs"

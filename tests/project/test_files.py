@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from headwater.project.loader import load_project
+from headwater.project.load.loader import load_project
 from headwater.sources.kafka.config import KafkaSource
 from tests.project.conftest import BASE, Find, Write, places
 

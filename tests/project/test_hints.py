@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headwater.errors import HeadwaterError
+from headwater.core.errors import HeadwaterError
 from headwater.sql.moments import parse_time
-from headwater.sql.parsing import parse_statement
+from headwater.sql.parse import parse_statement
 from headwater.sql.references import parse_query
 from headwater.sql.rewrite import with_relations
 from tests.project.conftest import BASE, Find

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headwater.project.loader import load_project
+from headwater.project.load.loader import load_project
 from headwater.project.runnable import not_runnable
 from tests.project.conftest import BASE, Write
 from tests.support import headwater

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headwater.api.lake import Lake
+from headwater.core.model import Kind
+from headwater.core.spec import Relation as RelationSpec
+from headwater.core.spec import Table, Topic, View
+from headwater.core.state import RelationRecord
 from headwater.formats.registry import FORMATS
-from headwater.lake import Lake
-from headwater.model import Kind
-from headwater.runtime.plans import flow_names
-from headwater.runtime.views import view_plans
-from headwater.spec import Relation as RelationSpec
-from headwater.spec import Table, Topic, View
-from headwater.state import RelationRecord
+from headwater.runner.setups import flow_names
+from headwater.runner.views import view_plans
 from tests.support import headwater
 
 PROJECT = """\

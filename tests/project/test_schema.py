@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from headwater.errors import Problem
-from headwater.project.build import known_keys
+from headwater.core.errors import Problem
+from headwater.project.load.build import known_keys
+from headwater.project.load.yaml import parse_yaml
 from headwater.project.reference import documented_models
 from headwater.project.schema import project_schema
 from headwater.project.templates import template_names, write_project
-from headwater.project.yaml import parse_yaml
 
 SCHEMA = project_schema()
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "number": (int, float), "null": type(None)}

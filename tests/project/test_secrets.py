@@ -7,10 +7,10 @@ import pickle
 
 import pytest
 
-from headwater.project.loader import load_project
-from headwater.secret import Secret
-from headwater.sources.postgres_events.config import PostgresEventsSource
-from headwater.spec import Topic
+from headwater.core.secret import Secret
+from headwater.core.spec import Topic
+from headwater.project.load.loader import load_project
+from headwater.sources.postgres.events.config import PostgresEventsSource
 from tests.project.conftest import BASE, Find, Write
 
 HIDDEN = "hunter2"

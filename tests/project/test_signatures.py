@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.project.loader import load_project
+from headwater.project.load.loader import load_project
 from headwater.project.signatures import Mode, signature_of
 from tests.project.conftest import BASE, Find, Write, places
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headwater.errors import Problem
-from headwater.project.loader import load_project
-from headwater.project.yaml import parse_yaml
+from headwater.core.errors import Problem
+from headwater.project.load.loader import load_project
+from headwater.project.load.yaml import parse_yaml
 from tests.project.conftest import BASE, Find, Write, places
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import BloomFilterProperties, ColumnProperties, WriterProperties, write_deltalake
 
-from headwater.model import Kind
-from headwater.project.loader import load_project
+from headwater.core.model import Kind
+from headwater.project.load.loader import load_project
 from headwater.warehouse import Warehouse
 
 DAYS = 4

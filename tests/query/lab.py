@@ -9,9 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwater.model import Kind
-from headwater.project.loader import load_project
-from headwater.spec import Layout
+from headwater.core.model import Kind
+from headwater.core.spec import Layout
+from headwater.project.load.loader import load_project
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headwater.model import Kind
-from headwater.project.loader import load_project
-from headwater.query import broadcasting
-from headwater.query.answering import answer
-from headwater.query.duckdb import choosing
-from headwater.query.explained import TableRead
-from headwater.query.explaining import explain
+from headwater.core.model import Kind
+from headwater.project.load.loader import load_project
+from headwater.query import broadcasts as broadcasting
+from headwater.query.duckdb import eligibility
+from headwater.query.engines import answer
+from headwater.query.explain import explain
+from headwater.query.explanation import TableRead
 from headwater.warehouse import Warehouse
 from tests.query.comparing import differences
 from tests.query.lab import QUICK
@@ -228,7 +228,7 @@ def test_a_table_is_broadcast_and_an_engine_chosen_by_them(market: Market, monke
     monkeypatch.setattr(broadcasting.small_parts, "__defaults__", (size // 3,))
     sql = "SELECT p.place FROM stalls p JOIN sales s ON s.city = p.city WHERE s.code = 's-7'"
     assert not explain(market.lake, sql, engine="spark").broadcasts
-    monkeypatch.setattr(choosing, "LARGE_SCAN", size // 2)
+    monkeypatch.setattr(eligibility, "LARGE_SCAN", size // 2)
     notes = "SELECT max(note) AS {} FROM sales"
     assert explain(market.lake, notes.format("a")).engine == "duckdb"  # a fifth of the columns
     market.gather("sales")
@@ -241,6 +241,6 @@ def test_a_table_is_broadcast_and_an_engine_chosen_by_them(market: Market, monke
     assert len(answer(market.lake, sql, engine="spark").rows()) == 20
     monkeypatch.setattr(broadcasting.small_parts, "__defaults__", (size // 9,))
     assert not explain(market.lake, sql, engine="spark").broadcasts  # too large, should they be wrong
-    monkeypatch.setattr(choosing, "LARGE_SCAN", 0)
+    monkeypatch.setattr(eligibility, "LARGE_SCAN", 0)
     by_size = explain(market.lake, JOIN)
     assert by_size.engine == "spark" and "GiB" in by_size.reason and len(by_size.joins) == 1

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from headwater.model import Kind
-from headwater.project.loader import load_project
-from headwater.query.answering import answer
-from headwater.query.explaining import explain
+from headwater.core.model import Kind
+from headwater.project.load.loader import load_project
+from headwater.query.engines import answer
+from headwater.query.explain import explain
 from headwater.query.limits import Stopping
 from headwater.query.result import told_apart
-from headwater.query.spark import SparkAnswer
+from headwater.query.spark.answer import SparkAnswer
 from headwater.warehouse import Warehouse
 from tests.query.comparing import differences
 from tests.query.lab import QUICK

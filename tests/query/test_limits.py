@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headwater.errors import Code, HeadwaterError
-from headwater.lake import Lake
-from headwater.query.answering import Engine, answer
+from headwater.api.lake import Lake
+from headwater.core.errors import Code, HeadwaterError
+from headwater.core.spec.settings import Settings
+from headwater.query.engines import Engine, answer
 from headwater.query.limits import Limits, Stopping
-from headwater.spec.settings import Settings
 from headwater.warehouse import Warehouse
 from tests.query.events import events
 

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError
+from headwater.api.lake import Lake
+from headwater.core.errors import Code, HeadwaterError
 from headwater.formats.registry import FORMATS
-from headwater.lake import Lake
 from tests.query.fuzzing import RELATIONS, Fuzz
 from tests.support import Answer, headwater
 

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from headwater.core.model import Kind
 from headwater.formats.base import Address, Surroundings
-from headwater.formats.delta.light import DeltaLight
-from headwater.model import Kind
-from headwater.project.loader import load_project
-from headwater.query.answering import answer
-from headwater.query.duckdb import choosing
+from headwater.formats.delta.native import DeltaLight
+from headwater.project.load.loader import load_project
+from headwater.query.duckdb import eligibility
 from headwater.query.duckdb.terms import Refused
-from headwater.query.explained import TableRead
-from headwater.query.explaining import explain
+from headwater.query.engines import answer
+from headwater.query.explain import explain
+from headwater.query.explanation import TableRead
 from headwater.warehouse import Warehouse
 from tests.query.events import DAYS, FILES, ROWS, events
 from tests.support import headwater
@@ -147,7 +147,7 @@ def test_estimates_come_from_bounds(lake: Warehouse) -> None:
 def test_what_is_left_of_the_tables_decides_on_the_engine(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a table of 64 GiB would be: a query of all of it is Spark's, one that needs few rows or columns is not."""
     most = read(lake, "SELECT id FROM events WHERE day = '2024-05-01'").bytes_all
-    monkeypatch.setattr(choosing, "LARGE_SCAN", (most or 0) // 2)
+    monkeypatch.setattr(eligibility, "LARGE_SCAN", (most or 0) // 2)
     assert (
         answer(lake, "SELECT name FROM events WHERE day = '2024-05-03'", engine="duckdb").arrow().num_rows == 2 * ROWS
     )
@@ -205,7 +205,7 @@ def test_a_cold_query_loads_neither_spark_nor_a_jvm(lake: Warehouse) -> None:
         "try:\n    main()\nfinally:\n"
         "    loaded = {name.partition('.')[0] for name in sys.modules}\n"
         f"    assert not loaded & {SLOW}, loaded & {SLOW}\n"
-        "    commands = {name for name in sys.modules if name in ('headwater.cli.topic', 'headwater.cli.run')}\n"
+        "    commands = {name for name in sys.modules if name.endswith(('commands.topic', 'commands.run'))}\n"
         "    assert not commands, commands\n"
         "    assert not psutil.Process().children(recursive=True), 'it started a process'\n"
     )

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headwater.errors import HeadwaterError
+from headwater.api.lake import Lake
+from headwater.core.errors import HeadwaterError
+from headwater.core.model import Kind
+from headwater.core.spec import Layout
+from headwater.core.state import STORED
 from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
-from headwater.lake import Lake
-from headwater.model import Kind
-from headwater.query.answering import answer
-from headwater.spec import Layout
-from headwater.state import STORED
+from headwater.query.engines import answer
 from headwater.warehouse import Warehouse
 from tests.query.comparing import differences
 from tests.query.lab import fill, project

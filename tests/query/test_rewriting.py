@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headwater.lake import Lake
-from headwater.model import Kind
-from headwater.project.loader import load_project
-from headwater.query.answering import answer
-from headwater.query.explaining import explain
-from headwater.query.rewriting import by_view
-from headwater.runtime.viewing import refresh_view
+from headwater.api.lake import Lake
+from headwater.core.model import Kind
+from headwater.operations.views import refresh_view
+from headwater.project.load.loader import load_project
+from headwater.query.engines import answer
+from headwater.query.explain import explain
+from headwater.query.view_rewrite import by_view
 from headwater.warehouse import Warehouse
 from tests.query.comparing import differences
 from tests.query.lab import QUICK, fill

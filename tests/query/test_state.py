@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headwater.model import Kind
-from headwater.state import RelationRecord, State
+from headwater.core.model import Kind
+from headwater.core.state import RelationRecord, State
 
 OLDER = (
     "CREATE TABLE relations (kind VARCHAR, name VARCHAR, format VARCHAR, path VARCHAR, catalog_table VARCHAR, "
@@ -49,7 +49,7 @@ def test_reading_needs_no_sqlalchemy(tmp_path: Path) -> None:
     state = State.beside(tmp_path)
     state.put(RelationRecord(Kind.TOPIC, "a", "delta", path="/x"))
     program = (
-        "import sys, pathlib\nfrom headwater.state import State\n"
+        "import sys, pathlib\nfrom headwater.core.state import State\n"
         f"assert [r.name for r in State.beside(pathlib.Path({str(tmp_path)!r})).relations()] == ['a']\n"
         "assert 'sqlalchemy' not in sys.modules\n"
     )

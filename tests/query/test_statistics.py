@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headwater.model import Kind
-from headwater.query import broadcasting
-from headwater.query.answering import answer
-from headwater.query.explaining import explain
-from headwater.runtime.files import RelationFiles
-from headwater.spec import Layout, ParquetOptions
+from headwater.core.model import Kind
+from headwater.core.spec import Layout, ParquetOptions
+from headwater.operations.parquet_files import RelationFiles
+from headwater.query import broadcasts
+from headwater.query.engines import answer
+from headwater.query.explain import explain
 from tests.query.events import DAYS, FILES, ROWS, events
 from tests.query.lab import fill, project
 
@@ -41,7 +41,7 @@ def test_a_join_is_broadcast_by_what_its_conditions_leave(
     plain = answer(lake, JOIN)
     assert plain.engine == "spark" and "reverse" in plain.reason
     assert "SortMergeJoin" in plain.df._jdf.queryExecution().executedPlan().toString()
-    monkeypatch.setattr(broadcasting.small_parts, "__defaults__", (3000,))
+    monkeypatch.setattr(broadcasts.small_parts, "__defaults__", (3000,))
     small = answer(lake, JOIN)
     assert "BroadcastHashJoin" in small.df._jdf.queryExecution().executedPlan().toString()
     assert sorted(row["id"] for row in small) == sorted(row["id"] for row in plain)

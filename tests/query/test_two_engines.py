@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from headwater.core.model import Kind
 from headwater.formats.arrow import as_spark
-from headwater.model import Kind
-from headwater.query.answering import answer
 from headwater.query.duckdb.terms import Refused
-from headwater.session import fork
+from headwater.query.engines import answer
+from headwater.spark.session import fork
 from headwater.warehouse import Warehouse
 from tests.query.comparing import differences
 from tests.query.generating import Generator

@@ -11,13 +11,13 @@ import pytest
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
+from headwater.core.spec import Layout
+from headwater.core.storage import Files
 from headwater.formats.base import Address, Surroundings
 from headwater.formats.iceberg.avro import AvroFile
 from headwater.formats.iceberg.relocation import metadata_files, relocate, tables_in
 from headwater.formats.iceberg.spark import IcebergTable
 from headwater.formats.relocation import PathMap
-from headwater.spec import Layout
-from headwater.storage import Files
 
 ROWS = [(n, f"name {n}", n % 3) for n in range(60)]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from headwater.errors import Code, HeadwaterError
-from headwater.lake import Lake
-from headwater.runtime.holders import Holder
-from headwater.state import LeaseRecord, State
+from headwater.api.lake import Lake
+from headwater.core.errors import Code, HeadwaterError
+from headwater.core.state import LeaseRecord, State
+from headwater.runner.holders import Holder
 from tests.recovery.lab import Moving
 
 pytestmark = pytest.mark.usefixtures("spark")

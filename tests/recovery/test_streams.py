@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.state import State
+from headwater.core.state import State
 from tests.recovery.lab import Moving
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headwater.lake import Lake
-from headwater.runtime.reports import FlowEvent, FlowReport
+from headwater.api.lake import Lake
+from headwater.runner.reports import FlowEvent, FlowReport
 from tests.support import Answer, headwater
 
 PATIENCE = 180

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from headwater.cli.asking import ask
-from headwater.project.loader import load_project
-from headwater.runtime.door import Answers, Door, Request
-from headwater.runtime.frames import Frame, Line
-from headwater.runtime.hello import folder_of, socket_of
+from headwater.cli.remote import ask
+from headwater.project.load.loader import load_project
+from headwater.runner.socket.address import folder_of, socket_of
+from headwater.runner.socket.frames import Frame, Line
+from headwater.runner.socket.server import Answers, Door, Request
 
-ASK = "import sys; from headwater.cli.asking import ask; sys.exit(ask(sys.argv[1:]))"
+ASK = "import sys; from headwater.cli.remote import ask; sys.exit(ask(sys.argv[1:]))"
 """A command that is answered, in a process of its own."""
 
 

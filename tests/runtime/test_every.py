@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.lake import Lake
-from headwater.runtime.reports import FlowEvent, FlowReport
+from headwater.api.lake import Lake
+from headwater.runner.reports import FlowEvent, FlowReport
 from tests.ingest.test_taking_in import Desk
 
 EVERY = 3.0

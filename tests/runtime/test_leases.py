@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headwater.errors import Code, HeadwaterError, TerminalError
-from headwater.runtime.holders import Holder
-from headwater.runtime.leases import Lease
-from headwater.state import State
+from headwater.core.errors import Code, HeadwaterError, TerminalError
+from headwater.core.state import State
+from headwater.runner.holders import Holder
+from headwater.runner.leases import Lease
 from tests.services.postgres import postgres
 
 LONG, SHORT = timedelta(seconds=60), timedelta(milliseconds=200)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from headwater.flows import Range
-from headwater.runtime.pacing import FIRST_RETRY, LONGEST_POLL, LONGEST_RETRY, SHORTEST_POLL, BackOff, Pace
+from headwater.flows.flow import Range
+from headwater.runner.pace import FIRST_RETRY, LONGEST_POLL, LONGEST_RETRY, SHORTEST_POLL, BackOff, Pace
 
 
 def range_of(rows: int | None, full: bool = False) -> Range:

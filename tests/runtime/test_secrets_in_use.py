@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headwater import connectors
+from headwater.spark import connectors
 from tests.runtime.running import Running
 from tests.services.postgres import server
 from tests.services.processes import free_port

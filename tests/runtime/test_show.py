@@ -11,8 +11,8 @@ from pathlib import Path
 AT_A_TERMINAL = """
 import time
 from headwater.cli.live import Show
-from headwater.errors import Code, TransientError
-from headwater.runtime.reports import FlowReport, FlowState
+from headwater.core.errors import Code, TransientError
+from headwater.runner.reports import FlowReport, FlowState
 show, report = Show(as_json=False), FlowReport("topics.orders")
 with show.showing():
     show.on_ready([report])
@@ -25,7 +25,7 @@ TO_A_PIPE = """
 import sys
 from pathlib import Path
 from headwater.cli.live import Show
-from headwater.runtime.reports import FlowEvent
+from headwater.runner.reports import FlowEvent
 show = Show(as_json=True)
 show.on_event(FlowEvent("started", "topics.orders"))
 sys.stdin.readline()
@@ -61,7 +61,7 @@ import resource, sys
 from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
-from headwater.logs import native_words
+from headwater.core.logs import native_words
 write_deltalake("table", pa.table({"n": range(3000)}))
 table = DeltaTable("table")
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))  # as good as a full disk

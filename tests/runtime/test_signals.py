@@ -10,7 +10,7 @@ import pytest
 
 SCRIPT = """
 import time
-from headwater.cli.run import stop_on_signals
+from headwater.cli.commands.run import stop_on_signals
 with stop_on_signals() as stopping:
     print("ready", flush=True)
     stopping.asked.wait()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headwater.errors import Code
-from headwater.lake import Lake
-from headwater.runtime.reports import FlowEvent
+from headwater.api.lake import Lake
+from headwater.core.errors import Code
+from headwater.runner.reports import FlowEvent
 from tests.services.postgres import postgres
 from tests.support import Shop, headwater
 

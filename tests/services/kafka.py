@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from headwater import connectors
+from headwater.spark import connectors
 from tests.services.processes import end, free_port, java, start
 from tests.services.tls import Identity
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headwater.cli.shop.database import free_port as free_port
-from headwater.java import find_java
+from headwater.spark.java import find_java
 
 START_SECONDS = 90.0
 

@@ -10,8 +10,8 @@ from typing import Any
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from headwater import connectors
-from headwater.java import find_java
+from headwater.spark import connectors
+from headwater.spark.java import find_java
 
 LOCK = Path(__file__).with_name("rest_catalog.lock.json")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from headwater import connectors
+from headwater.spark import connectors
 from tests.services.processes import free_port, java, running
 
 LOCK = Path(__file__).with_name("s3.lock.json")

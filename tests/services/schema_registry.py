@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headwater import connectors
+from headwater.spark import connectors
 from tests.services.processes import free_port, java, running
 
 LOCK = Path(__file__).with_name("schema_registry.lock.json")

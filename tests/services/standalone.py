@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from headwater.java import find_java
+from headwater.spark.java import find_java
 from tests.services.processes import free_port, java, running
 
 MEMORY = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

@@ -14,10 +14,10 @@ import pyspark
 import pytest
 from typer.testing import CliRunner
 
-from headwater import connectors
-from headwater.cli.connectors import app
-from headwater.connectors import Connector, Jar, ensure, load_lock
-from headwater.errors import Code, HeadwaterError, IntegrityError, UsageError
+from headwater.cli.commands.connectors import app
+from headwater.core.errors import Code, HeadwaterError, IntegrityError, UsageError
+from headwater.spark import connectors
+from headwater.spark.connectors import Connector, Jar, ensure, load_lock
 
 ONE = b"one" * 100_000
 TWO = b"two" * 1000
@@ -174,7 +174,7 @@ def test_two_processes_may_fetch_at_once(site: Site) -> None:
     entry = {"about": "", "jars": [{"coordinates": jar.coordinates, "sha256": jar.sha256, "size": jar.size}]}
     lock.write_text(json.dumps({"connectors": {"wanted": entry}}))
     program = (
-        "import sys; from pathlib import Path; from headwater.connectors import ensure, load_lock; "
+        "import sys; from pathlib import Path; from headwater.spark.connectors import ensure, load_lock; "
         "print(ensure(['wanted'], lock=load_lock(Path(sys.argv[1])))[0])"
     )
     environment = {**os.environ, "HEADWATER_IVY_SETTINGS": site.settings}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.errors import Code, UsageError
-from headwater.extras import NEWEST, OLDEST, require_extra, require_python
+from headwater.core.errors import Code, UsageError
+from headwater.core.extras import NEWEST, OLDEST, require_extra, require_python
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.errors import Code, UsageError
-from headwater.java import find_java
+from headwater.core.errors import Code, UsageError
+from headwater.spark.java import find_java
 
 
 def java_home(folder: Path, version: str, *, release: bool = True) -> Path:

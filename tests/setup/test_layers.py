@@ -1,4 +1,4 @@
-"""Light readers are light: none of them brings Spark into the process."""
+"""Native readers need no JVM: none of them brings Spark into the process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import headwater
 PACKAGE = Path(headwater.__file__).parent
 
 
-def test_no_light_reader_loads_pyspark() -> None:
-    lights = sorted(path.parent.name for path in (PACKAGE / "formats").glob("*/light.py"))
-    assert lights
+def test_no_native_reader_loads_pyspark() -> None:
+    natives = sorted(path.parent.name for path in (PACKAGE / "formats").glob("*/native.py"))
+    assert natives
     program = (
         "import importlib, sys\n"
         "for name in sys.argv[1:]:\n"
-        "    importlib.import_module(f'headwater.formats.{name}.light')\n"
+        "    importlib.import_module(f'headwater.formats.{name}.native')\n"
         "    assert 'pyspark' not in sys.modules, name\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, *lights], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", program, *natives], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

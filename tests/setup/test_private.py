@@ -53,6 +53,6 @@ def test_a_link_is_not_followed_out_of_it(tmp_path: Path) -> None:
     outside.chmod(0o644)
     (tmp_path / ".headwater").mkdir()
     (tmp_path / ".headwater" / "link").symlink_to(outside)
-    script = f"from headwater.lake import Lake; Lake.open({str(tmp_path)!r}).topics()"
+    script = f"from headwater.api.lake import Lake; Lake.open({str(tmp_path)!r}).topics()"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120, env=dict(os.environ))
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644

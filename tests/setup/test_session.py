@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError, UsageError
-from headwater.session import Extension, SessionNeeds, merge, open_session, settings
-from headwater.spec import SparkSpec
+from headwater.core.errors import Code, HeadwaterError, UsageError
+from headwater.core.spec import SparkSpec
+from headwater.spark.session import Extension, SessionNeeds, merge, open_session, settings
 
 HOME = Path("/somewhere/.headwater")
 
@@ -73,8 +73,8 @@ PROGRAM = """
 import json, os, sys, time
 from pathlib import Path
 from pyspark.sql import functions as F
-from headwater.session import Extension, SessionNeeds, jvm_pid, open_session
-from headwater.spec import SparkSpec
+from headwater.spark.session import Extension, SessionNeeds, jvm_pid, open_session
+from headwater.core.spec import SparkSpec
 
 needs = SessionNeeds(
     ("delta",),
@@ -161,8 +161,8 @@ def test_a_session_is_quiet_in_utc_and_dies_with_its_process(tmp_path: Path, mon
 
 def test_a_start_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from headwater.session import open_session\n"
-        "from headwater.errors import HeadwaterError; from headwater.spec import SparkSpec\n"
+        "import sys; from pathlib import Path; from headwater.spark.session import open_session\n"
+        "from headwater.core.errors import HeadwaterError; from headwater.core.spec import SparkSpec\n"
         "for conf in ({'spark.driver.memory': 'lots'}, {'spark.sql.shuffle.partitions': 'many'}):\n"
         "    try: open_session('x', [], SparkSpec(conf=conf), home=Path(sys.argv[1]))\n"
         "    except HeadwaterError as error: print(error)\n"

@@ -12,12 +12,12 @@ from typing import Any
 import psycopg
 from pyspark.sql import SparkSession
 
-from headwater.errors import Where
-from headwater.sources.postgres_cdc.config import PostgresCdcSource
-from headwater.sources.postgres_cdc.reader import PostgresCdcReader
-from headwater.sources.reading import Position, ReaderContext, Sharing
-from headwater.spec.base import placed
-from headwater.storage import Files
+from headwater.core.errors import Where
+from headwater.core.spec.base import placed
+from headwater.core.storage import Files
+from headwater.sources.postgres.cdc.config import PostgresCdcSource
+from headwater.sources.postgres.cdc.reader import PostgresCdcReader
+from headwater.sources.reader import Position, ReaderContext, Sharing
 
 Row = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from tests.sources.cdc_lab import applied
 
 TABLES = ("public.customers", "public.lines", "public.visits")

@@ -15,12 +15,12 @@ import psycopg
 import yaml
 from pyspark.sql import SparkSession
 
-from headwater.errors import Where
-from headwater.sources.postgres_events.config import PostgresEventsSource
-from headwater.sources.postgres_events.reader import PostgresEventsReader
-from headwater.sources.reading import Ahead, Position, ReaderContext
-from headwater.spec.base import placed
-from headwater.storage import Files
+from headwater.core.errors import Where
+from headwater.core.spec.base import placed
+from headwater.core.storage import Files
+from headwater.sources.postgres.events.config import PostgresEventsSource
+from headwater.sources.postgres.events.reader import PostgresEventsReader
+from headwater.sources.reader import Ahead, Position, ReaderContext
 from tests.services.postgres import Server
 from tests.support import Answer, headwater
 

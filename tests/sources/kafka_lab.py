@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.errors import Where
-from headwater.sources.decoding.base import EVENT, PROBLEM
-from headwater.sources.decoding.bounded import BoundedDecoder
+from headwater.core.errors import Where
+from headwater.core.spec.base import placed
+from headwater.core.storage import Files
+from headwater.sources.decoders.base import EVENT, PROBLEM
+from headwater.sources.decoders.bounded import BoundedDecoder
 from headwater.sources.kafka.config import KafkaSource
 from headwater.sources.kafka.reader import KafkaReader
-from headwater.sources.reading import Ahead, Position, ReaderContext
-from headwater.spec.base import placed
-from headwater.storage import Files
+from headwater.sources.reader import Ahead, Position, ReaderContext
 
 
 def framed(id: int, body: bytes) -> bytes:

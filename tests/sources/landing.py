@@ -9,15 +9,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from headwater.errors import Where
-from headwater.session import fork
-from headwater.sources.decoding.base import POSITION
-from headwater.sources.decoding.bounded import BoundedDecoder
+from headwater.core.errors import Where
+from headwater.core.spec.base import placed
+from headwater.core.storage import Files
+from headwater.sources.decoders.base import POSITION
+from headwater.sources.decoders.bounded import BoundedDecoder
 from headwater.sources.files.config import FilesSource
 from headwater.sources.files.reader import FilesReader
-from headwater.sources.reading import Position, ReaderContext
-from headwater.spec.base import placed
-from headwater.storage import Files
+from headwater.sources.reader import Position, ReaderContext
+from headwater.spark.session import fork
 
 
 def put(folder: Path, files: Mapping[str, str | bytes]) -> None:

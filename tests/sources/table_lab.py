@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from tests.support import Answer, headwater
 
 

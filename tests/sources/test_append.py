@@ -22,8 +22,8 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, UsageError
-from headwater.lake import Lake, Relation
+from headwater.api.lake import Lake, Relation
+from headwater.core.errors import Code, UsageError
 from tests.support import headwater
 
 PAGE = Path(__file__).parents[2] / "docs/sources/append.md"
@@ -177,7 +177,7 @@ def test_processes_that_put_at_once(spark: SparkSession, tmp_path: Path) -> None
     root = project(tmp_path)
     program = (
         "import sys\n"
-        "from headwater.lake import Lake\n"
+        "from headwater.api.lake import Lake\n"
         "me = int(sys.argv[2])\n"
         "with Lake.open(sys.argv[1]) as lake:\n"
         "    topic = lake.topic('clicks')\n"

@@ -13,11 +13,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
+from headwater.core.storage import Files
 from headwater.sources.append.inbox import Inbox
 from headwater.sources.append.records import Records, records
 from headwater.sources.append.text import TextFormat, parse
-from headwater.storage import Files
 from tests.support import headwater
 
 

@@ -14,17 +14,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.handover import local_frame
+from headwater.api.lake import Lake
 from headwater.ingest.schemas import parse_ddl
-from headwater.lake import Lake
-from headwater.sources.decoding.base import EVENT, POSITION, PROBLEM, RAW, UNKNOWN, Decoder
-from headwater.sources.decoding.bounded import BoundedDecoder
-from headwater.sources.decoding.csv import CsvDecoder
-from headwater.sources.decoding.json import JsonDecoder
-from headwater.sources.decoding.typed import TypedDecoder
+from headwater.sources.decoders.base import EVENT, POSITION, PROBLEM, RAW, UNKNOWN, Decoder
+from headwater.sources.decoders.bounded import BoundedDecoder
+from headwater.sources.decoders.csv import CsvDecoder
+from headwater.sources.decoders.json import JsonDecoder
+from headwater.sources.decoders.typed import TypedDecoder
 from headwater.sources.kafka.debezium import DebeziumDecoder
 from headwater.sources.kafka.values import RecordDecoder
-from headwater.sources.postgres_cdc.types import PgType, typed
+from headwater.sources.postgres.cdc.types import PgType, typed
+from headwater.spark.arrow_bridge import local_frame
 from tests.ingest.lab import interpreted
 from tests.ingest.test_taking_in import Desk
 

@@ -16,8 +16,8 @@ import pytest
 from pyarrow import orc, parquet
 from pyspark.sql import Row, SparkSession
 
-from headwater.session import fork
-from headwater.sources.decoding.csv import CsvDecoder
+from headwater.sources.decoders.csv import CsvDecoder
+from headwater.spark.session import fork
 from tests.sources.landing import Landing, put
 
 

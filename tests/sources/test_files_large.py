@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from headwater.sources.files.jsonvalues import json_values
-from headwater.sources.files.lengths import has_long_line
-from headwater.sources.files.records import Large
-from headwater.sources.files.splitting import Splitter
+from headwater.sources.files.pieces.json_values import json_values
+from headwater.sources.files.pieces.lengths import has_long_line
+from headwater.sources.files.pieces.records import Large
+from headwater.sources.files.pieces.splitter import Splitter
 from tests.sources.landing import Landing
 from tests.support import Shop, headwater
 

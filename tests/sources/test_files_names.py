@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import HeadwaterError
+from headwater.core.errors import HeadwaterError
 from tests.sources.landing import Landing
 from tests.sources.test_files_formats import avro_bytes, orc_bytes, parquet_bytes
 from tests.support import Shop, headwater

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from headwater import connectors
-from headwater.lake import Lake
+from headwater.api.lake import Lake
+from headwater.spark import connectors
 from tests.runtime.running import COMMAND, Running
 from tests.services.s3 import SECRET_KEY, ObjectStore, object_store
 from tests.support import COLD

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError, TransientError
-from headwater.session import fork
+from headwater.core.errors import Code, HeadwaterError, TransientError
+from headwater.core.storage import Files
 from headwater.sources.files import log as file_log
 from headwater.sources.files.log import Batch, FileLog, Taken
-from headwater.storage import Files
+from headwater.spark.session import fork
 from tests.sources.landing import Landing, put
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from tests.docs.test_examples import blocks
 from tests.sources.landing import put
 from tests.sources.test_files_formats import avro_bytes, orc_bytes, parquet_bytes

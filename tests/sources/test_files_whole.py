@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError
+from headwater.core.errors import Code, HeadwaterError
 from headwater.sources.files import wholeness
 from tests.runtime.running import Running
 from tests.sources.landing import Landing, put

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from headwater.project.check import all_problems
-from headwater.project.loader import examine
+from headwater.project.load.loader import examine
 from headwater.project.reference import refreshed
 from headwater.sources.kafka.config import KafkaSource
 from headwater.sources.kafka.settings import client_settings, spark_options

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater.errors import Code, IntegrityError
+from headwater.core.errors import Code, IntegrityError
+from headwater.core.storage import Files
 from headwater.sources.kafka.generations import KEPT, Generations
 from headwater.sources.kafka.offsets import Place
-from headwater.storage import Files
 
 
 def place(id: str, **more: object) -> Place:

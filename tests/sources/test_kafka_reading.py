@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError, TransientError
+from headwater.core.errors import Code, HeadwaterError, TransientError
 from headwater.sources.kafka.offsets import Partition, shared
 from tests.services.kafka import USER, Broker
 from tests.services.processes import free_port

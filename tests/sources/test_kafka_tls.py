@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError
+from headwater.core.errors import Code, HeadwaterError
 from tests.services.kafka import USER, Broker, Tls
 from tests.services.tls import Identity
 from tests.sources.kafka_lab import Flow, rows_of

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from headwater.errors import Code, HeadwaterError, TransientError
+from headwater.core.errors import Code, HeadwaterError, TransientError
 from tests.services.kafka import Broker
 from tests.services.processes import free_port
 from tests.services.schema_registry import Registry

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError, TerminalError, TransientError
-from headwater.sources.postgres_cdc import database, hub, reader, snapshot
+from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError
+from headwater.sources.postgres.cdc import database, hub, reader, snapshot
 from tests.services.postgres import Server
 from tests.sources.cdc_lab import Crm, Follower, told
 

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import HeadwaterError
-from headwater.sources.postgres_cdc import frames
-from headwater.sources.postgres_cdc.reader import PostgresCdcReader
-from headwater.sources.reading import Ahead, Position
+from headwater.core.errors import HeadwaterError
+from headwater.sources.postgres.cdc import frames
+from headwater.sources.postgres.cdc.reader import PostgresCdcReader
+from headwater.sources.reader import Ahead, Position
 from tests.sources.cdc_lab import Crm, Follower
 
 A, B = "public.a", "public.b"

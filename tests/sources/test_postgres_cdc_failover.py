@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, TerminalError, TransientError
-from headwater.sources.postgres_cdc import reader
+from headwater.core.errors import Code, TerminalError, TransientError
+from headwater.sources.postgres.cdc import reader
 from tests.services.postgres import Server, Standby, data_folder
 from tests.sources.cdc_lab import Crm, Follower, told
 

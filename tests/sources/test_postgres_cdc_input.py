@@ -11,9 +11,9 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError, ProjectError
-from headwater.project.loader import load_project
-from headwater.sources.postgres_cdc.types import items
+from headwater.core.errors import Code, HeadwaterError, ProjectError
+from headwater.project.load.loader import load_project
+from headwater.sources.postgres.cdc.types import items
 from tests.services.postgres import LOGICAL, Server, server
 from tests.sources.cdc_lab import Crm, Follower, told
 from tests.support import headwater
@@ -150,7 +150,7 @@ def test_a_table_that_is_not_there_or_vanishes(spark: SparkSession, crm: Crm, mo
     crm.run("CREATE VIEW a AS SELECT 1 AS id")
     assert "only tables" in str(refused(spark, crm))
     crm.run("DROP VIEW a", "CREATE TABLE a (id int PRIMARY KEY)")
-    monkeypatch.setattr("headwater.sources.postgres_cdc.reader.LOOK_EVERY", 0.0)
+    monkeypatch.setattr("headwater.sources.postgres.cdc.reader.LOOK_EVERY", 0.0)
     flow = Follower(spark, crm, A, (A,))
     flow.all()
     crm.run("INSERT INTO a VALUES (1)", "DROP TABLE a")

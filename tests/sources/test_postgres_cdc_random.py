@@ -12,8 +12,8 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from headwater.lake import Lake
-from headwater.runtime.reports import FlowEvent
+from headwater.api.lake import Lake
+from headwater.runner.reports import FlowEvent
 from tests.services.postgres import Server
 from tests.sources.cdc_lab import Crm
 from tests.sources.cdc_workload import SETUP, TABLES, Writers, expected, found

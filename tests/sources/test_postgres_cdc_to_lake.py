@@ -15,7 +15,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from tests.services.postgres import Server
 from tests.sources.cdc_lab import Crm
 from tests.support import Answer, headwater

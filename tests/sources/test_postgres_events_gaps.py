@@ -15,9 +15,9 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import HeadwaterError
-from headwater.sources.postgres_events import gaps
-from headwater.sources.postgres_events.ranges import Ranges
+from headwater.core.errors import HeadwaterError
+from headwater.sources.postgres.events import gaps
+from headwater.sources.postgres.events.ranges import Ranges
 from tests.services.postgres import LOGICAL, Server, server
 from tests.sources.events_lab import TABLE, Flow, Store, Writers, insert
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import HeadwaterError, TransientError, Where
-from headwater.secret import Secret
-from headwater.sources.postgres import jdbc_options
+from headwater.core.errors import HeadwaterError, TransientError, Where
+from headwater.core.secret import Secret
+from headwater.sources.postgres.connection import jdbc_options
 from tests.services.postgres import Server
 from tests.sources.events_lab import Flow, Project, Store
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from headwater.lake import Lake
-from headwater.runtime.reports import FlowEvent
+from headwater.api.lake import Lake
+from headwater.runner.reports import FlowEvent
 from tests.docs.test_examples import ROOT, blocks
 from tests.services.postgres import Server
 from tests.sources.events_lab import Project, Store

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError, TransientError
+from headwater.core.errors import Code, HeadwaterError, TransientError
 from tests.services.postgres import Server
 from tests.services.tls import Identity, tls_before
 from tests.sources.cdc_lab import Crm, Follower, told

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from tests.services.postgres import Server
 from tests.support import headwater
 

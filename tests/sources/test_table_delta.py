@@ -14,12 +14,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from headwater.core.storage import Files
 from headwater.formats.base import Address, SparkTable, Surroundings
 from headwater.formats.delta.format import DELTA
-from headwater.sources.reading import Lag, ReaderContext
+from headwater.sources.reader import Lag, ReaderContext
 from headwater.sources.table.config import TableSource
 from headwater.sources.table.reader import TableReader
-from headwater.storage import Files
 from tests.conformance.lab import weighed
 from tests.docs.test_examples import blocks
 from tests.sources.table_lab import Follower

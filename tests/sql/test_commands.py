@@ -16,9 +16,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from headwater.api.lake import Lake
 from headwater.cli.app import execute
-from headwater.errors import Code, TerminalError
-from headwater.lake import Lake
+from headwater.core.errors import Code, TerminalError
 from headwater.query.limits import Stopping
 from tests.sql.lab import Bench
 from tests.support import headwater
@@ -165,7 +165,7 @@ def test_rows_are_followed_as_they_come(tmp_path: Path, spark: SparkSession, mon
         bench.land(f"{event}.json", [{"event_id": event}])
         assert bench.do("run", "--once").code == 0
 
-    monkeypatch.setattr("headwater.cli.tailing.sleep", meanwhile)
+    monkeypatch.setattr("headwater.cli.tail.sleep", meanwhile)
     answer = bench.do("topic", "tail", "events", "-n", "1", "--follow")
     assert answer.code == 130
     assert [json.loads(line)["event_id"] for line in answer.out.splitlines()] == ["e3", "e4", "e5"]

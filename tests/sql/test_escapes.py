@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwater.cli.output import note, print_json, print_line, show_error, show_record, show_records
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
 from tests.sql.lab import Bench
 
 EVIL = "a\x1b]0;owned\x07b\x1b[2Jc\r\x9b31md\u202ee\x7ff\x00"

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from headwater.errors import Code
-from headwater.model import Kind
-from headwater.spec import Refresh
+from headwater.core.errors import Code
+from headwater.core.model import Kind
+from headwater.core.spec import Refresh
 from headwater.sql.names import Between, Reference
-from headwater.sql.parsing import is_complete, parse_condition, parse_query, parse_statement, split
+from headwater.sql.parse import is_complete, parse_condition, parse_query, parse_statement, split
 from headwater.sql.places import InvalidSql
 from headwater.sql.references import references
 from headwater.sql.rewrite import with_limit, with_relations, with_versions

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError
-from headwater.lake import Lake
+from headwater.api.lake import Lake
+from headwater.core.errors import Code, HeadwaterError
 from tests.support import headwater
 
 PROJECT = """

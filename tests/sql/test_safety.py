@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.errors import Code
+from headwater.core.errors import Code
 from headwater.sql.functions import SAFE
-from headwater.sql.parsing import parse_statement
+from headwater.sql.parse import parse_statement
 from headwater.sql.places import InvalidSql
 from headwater.sql.safety import require_read_only
 

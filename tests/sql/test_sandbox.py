@@ -13,14 +13,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, HeadwaterError, UsageError
-from headwater.lake import Lake
+from headwater.api.lake import Lake
+from headwater.core.errors import Code, HeadwaterError, UsageError
 from headwater.query.duckdb.instances import connect, folders_of
-from headwater.query.sparksafety import require_quiet, require_safe_text
-from headwater.session import fork
+from headwater.query.spark.safety import require_quiet, require_safe_text
+from headwater.spark.session import fork
 from headwater.sql.dialect import Headwater
 from headwater.sql.functions import SAFE
-from headwater.sql.parsing import parse_query
+from headwater.sql.parse import parse_query
 from tests.sql.lab import Bench
 
 SECRET = "s3cret-dsn-password"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from headwater.sql.schemas import without_schema
 from tests.support import headwater
 

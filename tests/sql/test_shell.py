@@ -22,9 +22,9 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from headwater.cli.completing import Completion
-from headwater.cli.editing import REMEMBERED, Editor
-from headwater.project.files import HOME
+from headwater.cli.completion import Completion
+from headwater.cli.prompt import REMEMBERED, Editor
+from headwater.project.load.files import HOME
 from tests.conftest import TINY
 from tests.sql.lab import Bench
 from tests.support import Answer, headwater

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from tests.sql.lab import Bench
 
 

@@ -13,9 +13,9 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as hypothesis_seed
 
+from headwater.api.lake import Lake
 from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
-from headwater.lake import Lake
 from tests.tables.apply_lab import KNOWN, Event, Reference, flat, lsn, newest, of_keys, shown, streams, word
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.errors import Code, HeadwaterError, Where
-from headwater.flows import Intent
+from headwater.core.errors import Code, HeadwaterError, Where
+from headwater.core.model import Mark
+from headwater.core.spec import Table, layout_of
+from headwater.core.spec.base import placed
+from headwater.flows.flow import Intent
 from headwater.formats.base import Surroundings
 from headwater.formats.registry import FORMATS
-from headwater.model import Mark
-from headwater.spec import Table, layout_of
-from headwater.spec.base import placed
 from headwater.tables.apply.changes import truncations_of
 from headwater.tables.apply.shape import Shape, shape_of
 from headwater.tables.apply.spans import spans

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from headwater.lake import Lake
-from headwater.model import Kind
+from headwater.api.lake import Lake
+from headwater.core.model import Kind
 from tests.support import Answer, headwater
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -14,8 +14,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from headwater import Lake
-from headwater.runtime.tables import table_flow
-from headwater.session import fork
+from headwater.runner.tables import table_flow
+from headwater.spark.session import fork
 from tests.docs.test_examples import ROOT, blocks
 from tests.support import headwater
 from tests.tables.lab import SCHEMA, Event, Lab, event, on_time

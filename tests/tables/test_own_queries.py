@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from headwater.errors import Code, UsageError
+from headwater.api.lake import Lake
+from headwater.api.relations import Relation
+from headwater.core.errors import Code, UsageError
 from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
-from headwater.lake import Lake
-from headwater.relations import Relation
 
 pytestmark = pytest.mark.usefixtures("spark")
 

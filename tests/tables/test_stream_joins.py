@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headwater.lake import Lake
+from headwater.api.lake import Lake
 from tests.docs.test_examples import blocks
 
 pytestmark = pytest.mark.usefixtures("spark")

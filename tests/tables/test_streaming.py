@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from headwater.api.lake import Lake
 from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
-from headwater.lake import Lake
-from headwater.runtime.reports import FlowEvent
+from headwater.runner.reports import FlowEvent
 from tests.runtime.running import Running
 from tests.support import COLD, Answer, headwater
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from headwater.lake import Lake
-from headwater.model import Kind
-from headwater.runtime.loading import insert
-from headwater.views.storing import Storage
+from headwater.api.lake import Lake
+from headwater.core.model import Kind
+from headwater.operations.load import insert
+from headwater.views.stored_table import Storage
 from tests.docs.test_examples import ROOT, blocks
 from tests.support import Answer, headwater
 

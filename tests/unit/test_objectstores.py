@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headwater.objectstores import storage_needs
-from headwater.secret import Secret
-from headwater.spec import S3Spec, StorageSpec
+from headwater.core.secret import Secret
+from headwater.core.spec import S3Spec, StorageSpec
+from headwater.spark.object_stores import storage_needs
 
 
 def test_a_local_lake_needs_nothing() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater.errors import Code, HeadwaterError
-from headwater.secret import Secret
-from headwater.spec.settings import S3Spec
-from headwater.storage import Files, to_spark_uri
+from headwater.core.errors import Code, HeadwaterError
+from headwater.core.secret import Secret
+from headwater.core.spec.settings import S3Spec
+from headwater.core.storage import Files, to_spark_uri
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
 from headwater import Lake
+from headwater.core.model import DELETED, Kind
+from headwater.core.spec import Layout
 from headwater.formats.base import SparkTable
-from headwater.handover import local_frame
-from headwater.model import DELETED, Kind
-from headwater.spec import Layout
+from headwater.spark.arrow_bridge import local_frame
 from headwater.warehouse import Warehouse
 from tests.changes.lab import SCHEMAS, Row, Shop, arrow_of, schema_of
 

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.changes.kept.choosing import kept
-from headwater.changes.operator import Moment
-from headwater.changes.query import incremental
-from headwater.changes.run import Run
-from headwater.changes.translation.refusal import NotIncremental
-from headwater.formats.near import Near
-from headwater.handover import local_frame
-from headwater.model import WEIGHT
+from headwater.core.model import WEIGHT
+from headwater.formats.key_filter import Near
+from headwater.incremental.operator import Moment
+from headwater.incremental.query import incremental
+from headwater.incremental.run import Run
+from headwater.incremental.state.choice import kept
+from headwater.incremental.translation.refusal import NotIncremental
+from headwater.spark.arrow_bridge import local_frame
 from headwater.sql.references import parse_query
-from headwater.views.presenting import presented
+from headwater.views.presentation import presented
 from tests.changes.lab import as_text
 from tests.changes.test_shapes import Stored
 from tests.views.workloads import Changes, Fields

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headwater.storage import Files
+from headwater.core.storage import Files
 from headwater.views.cost import decided
 from headwater.views.records import KEPT, Notes, Refreshed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from headwater.runtime.viewing import create_view, refresh_view, verify_view
+from headwater.operations.views import create_view, refresh_view, verify_view
 from tests.views.test_sources import FOLLOWED, Source
 
 COLUMNS = "id bigint, g string, x double"

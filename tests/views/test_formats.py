@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from headwater.core.spec import Refresh
 from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
-from headwater.runtime.viewing import create_view, refresh_view, verify_view
-from headwater.spec import Refresh
+from headwater.operations.views import create_view, refresh_view, verify_view
 from tests.changes.shapes import SHAPES
 from tests.views.lab import Lab
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headwater import Lake
-from headwater.model import DELETED, Kind
-from headwater.runtime.viewing import create_view, refresh_view, verify_view
-from headwater.spec import Layout
+from headwater.core.model import DELETED, Kind
+from headwater.core.spec import Layout
+from headwater.operations.views import create_view, refresh_view, verify_view
 from tests.support import Shop
 from tests.views.test_sources import FOLLOWED
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.model import Kind
-from headwater.runtime.viewing import create_view, drop_view, refresh_view
-from headwater.spec import Refresh
+from headwater.core.model import Kind
+from headwater.core.spec import Refresh
+from headwater.operations.views import create_view, drop_view, refresh_view
 from headwater.views import retired
 from tests.views.lab import Lab
 from tests.views.test_views import MANUAL, TOTALS, add_order

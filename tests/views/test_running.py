@@ -14,13 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater import Lake
-from headwater.errors import HeadwaterError
-from headwater.logs import log_to
-from headwater.runtime.leases import Lease
-from headwater.runtime.reports import FlowEvent
-from headwater.runtime.viewing import create_view, refresh_view
-from headwater.spec import Refresh
-from headwater.views.refreshing import Refresher
+from headwater.core.errors import HeadwaterError
+from headwater.core.logs import log_to
+from headwater.core.spec import Refresh
+from headwater.operations.views import create_view, refresh_view
+from headwater.runner.leases import Lease
+from headwater.runner.reports import FlowEvent
+from headwater.views.refresh import Refresher
 from tests.runtime.test_leases import holder_of
 from tests.support import Shop
 from tests.views.test_readers import at_once

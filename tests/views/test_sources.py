@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater import Lake
-from headwater.errors import HeadwaterError
-from headwater.model import Kind
-from headwater.runtime.viewing import create_view, refresh_view
-from headwater.spec import Layout, Refresh
+from headwater.core.errors import HeadwaterError
+from headwater.core.model import Kind
+from headwater.core.spec import Layout, Refresh
+from headwater.operations.views import create_view, refresh_view
 
 FOLLOWED = Refresh(mode="manual", policy="incremental")
 

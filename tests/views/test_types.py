@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headwater import Lake
-from headwater.model import DELETED, Kind
-from headwater.runtime.viewing import create_view, refresh_view, verify_view
-from headwater.spec import Layout
+from headwater.core.model import DELETED, Kind
+from headwater.core.spec import Layout
+from headwater.operations.views import create_view, refresh_view, verify_view
 from tests.views.test_sources import FOLLOWED
 
 SCHEMAS = {"big": "id bigint, at timestamp, price decimal(10,2)", "small": "id int, day date, n int, text string"}

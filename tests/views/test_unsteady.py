@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater import Lake
-from headwater.changes.kept import bag
-from headwater.errors import HeadwaterError
-from headwater.handover import local_frame
-from headwater.model import Kind
-from headwater.runtime.viewing import create_view, refresh_view, verify_view
-from headwater.spec import Layout, Refresh
+from headwater.core.errors import HeadwaterError
+from headwater.core.model import Kind
+from headwater.core.spec import Layout, Refresh
+from headwater.incremental.state import bag
+from headwater.operations.views import create_view, refresh_view, verify_view
+from headwater.spark.arrow_bridge import local_frame
 
 MANUAL = Refresh(mode="manual", policy="incremental")
 SCHEMA = pa.schema({"id": pa.int64(), "g": pa.int64(), "seq": pa.int64(), "x": pa.float64()})

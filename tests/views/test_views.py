@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater import Lake
-from headwater.errors import HeadwaterError
-from headwater.runtime.viewing import create_view, refresh_view
-from headwater.spec import Refresh
-from headwater.views.refreshing import Refresher
+from headwater.core.errors import HeadwaterError
+from headwater.core.spec import Refresh
+from headwater.operations.views import create_view, refresh_view
+from headwater.views.refresh import Refresher
 from tests.support import Answer, headwater
 from tests.views.lab import Lab
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater import Lake
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
+from headwater.core.model import DELETED, Kind
+from headwater.core.spec import Layout, Refresh
 from headwater.formats.base import SparkTable
-from headwater.handover import local_frame
-from headwater.model import DELETED, Kind
-from headwater.runtime.viewing import create_view, refresh_view, verify_view
-from headwater.spec import Layout, Refresh
+from headwater.operations.views import create_view, refresh_view, verify_view
+from headwater.spark.arrow_bridge import local_frame
 from headwater.sql.references import parse_query, references
 from headwater.views.records import Refreshed
 from headwater.warehouse import Warehouse

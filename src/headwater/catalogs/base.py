@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from headwater.spec.base import Definition
+from headwater.core.spec.base import Definition
 
 DEFAULT = "lake"
 """The catalog that a project has without naming one."""

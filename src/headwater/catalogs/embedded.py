@@ -10,8 +10,8 @@ from pathlib import Path
 
 from headwater.catalogs.base import DEFAULT, CatalogSpec, Place
 from headwater.catalogs.jdbc import FILE, JdbcCatalog
-from headwater.errors import Code, TerminalError
-from headwater.private_files import create_private, make_private
+from headwater.core.errors import Code, TerminalError
+from headwater.core.private_files import create_private, make_private
 
 _MAKE = (
     "CREATE TABLE IF NOT EXISTS iceberg_tables (catalog_name VARCHAR(255) NOT NULL, table_namespace VARCHAR(255) "

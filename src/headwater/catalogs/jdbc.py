@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from pydantic import Field
 
 from headwater.catalogs.base import CatalogSpec, Place
-from headwater.private_files import create_private
-from headwater.secret import Secret
+from headwater.core.private_files import create_private
+from headwater.core.secret import Secret
 
 FILE = "iceberg.db"
 """The embedded catalog's, in the project's own folder."""

@@ -8,8 +8,8 @@ from headwater.catalogs.hadoop import HadoopCatalog
 from headwater.catalogs.hive import HiveCatalog
 from headwater.catalogs.jdbc import JdbcCatalog
 from headwater.catalogs.rest import RestCatalog
-from headwater.errors import Code
-from headwater.registry import Registry
+from headwater.core.errors import Code
+from headwater.core.registry import Registry
 
 CATALOGS: Registry[type[CatalogSpec]] = Registry("type of catalog", "headwater.catalogs", Code.UNKNOWN_CATALOG_TYPE)
 CATALOGS.add("jdbc", JdbcCatalog)

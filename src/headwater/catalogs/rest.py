@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from headwater.catalogs.base import CatalogSpec, Place
-from headwater.secret import Secret
+from headwater.core.secret import Secret
 
 
 class RestCatalog(CatalogSpec):

@@ -11,17 +11,17 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from headwater.cli.asking import INTERRUPTED, option
 from headwater.cli.output import show_error
-from headwater.errors import Code, HeadwaterError
-from headwater.extras import require_python
-from headwater.project.files import HOME, find_project
+from headwater.cli.remote import INTERRUPTED, option
+from headwater.core.errors import Code, HeadwaterError
+from headwater.core.extras import require_python
+from headwater.project.load.files import HOME, find_project
 
 COMMANDS = (
     "init", "demo", "check", "plan", "schema", "formats", "run", "reload", "status", "query", "sql",
     "connectors", "dlq", "flow", "mv", "parquet", "source", "table", "topic",
 )  # fmt: skip
-"""Each is a module of its name here: with `register`, or with an `app` of several commands."""
+"""Each is a module of its name in `commands`: with `register`, or with an `app` of several commands."""
 
 
 class Commands(MutableMapping[str, Any]):
@@ -49,7 +49,7 @@ class Commands(MutableMapping[str, Any]):
 
 
 def _loaded(name: str) -> Any:
-    module = import_module(f"headwater.cli.{name}")
+    module = import_module(f"headwater.cli.commands.{name}")
     alone = typer.Typer()
     if hasattr(module, "register"):
         module.register(alone)
@@ -113,8 +113,8 @@ def execute(arguments: list[str]) -> int:
 
 def _logged(error: Exception, arguments: list[str]) -> HeadwaterError:
     """What an error means; where it is a defect of ours, it is logged, in the project's log if there is one."""
-    from headwater.logs import is_logging, log_to
-    from headwater.sparkerrors import as_headwater_error
+    from headwater.core.logs import is_logging, log_to
+    from headwater.spark.errors import as_headwater_error
 
     if not is_logging():
         with suppress(HeadwaterError, OSError):

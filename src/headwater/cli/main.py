@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from headwater.cli.asking import ask
+from headwater.cli.remote import ask
 
 
 def main() -> None:
@@ -15,8 +15,8 @@ def main() -> None:
         from headwater.cli.app import execute  # loading all commands takes longer than many of them
 
         code = execute(arguments)
-        if "headwater.cli.interrupting" in sys.modules:
-            from headwater.cli.interrupting import leave
+        if "headwater.cli.interrupts" in sys.modules:
+            from headwater.cli.interrupts import leave
 
             leave(code)
     sys.exit(code)

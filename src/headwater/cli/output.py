@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.errors import HeadwaterError, Problem
+from headwater.core.errors import HeadwaterError, Problem
 
 if TYPE_CHECKING:
     from rich.console import Console  # loaded where something is printed for people: programs wait for less

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from headwater.cli.output import json_text, note, plain, show_records, shown, visible
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
 from headwater.query.result import Result
 
 Output = Literal["table", "csv", "json", "ndjson", "parquet"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.errors import Code, TerminalError, did_you_mean
+from headwater.core.errors import Code, TerminalError, did_you_mean
 
 if TYPE_CHECKING:
     from headwater.formats.base import Address

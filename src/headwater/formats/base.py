@@ -15,19 +15,19 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import Code, TerminalError, Unsupported, UsageError
-from headwater.formats.following import Followed
+from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
+from headwater.core.model import DELETED, At, DataFile, Mark, TableStats, Version
+from headwater.core.spec import Layout
+from headwater.formats.followers import Followed
 from headwater.formats.locks import writing
-from headwater.formats.merging import Merging
-from headwater.model import DELETED, At, DataFile, Mark, TableStats, Version
-from headwater.session import SessionNeeds
-from headwater.spec import Layout
+from headwater.formats.merge_hints import Merging
+from headwater.spark.session import SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from headwater.formats.light import LightTable
+    from headwater.formats.native import LightTable
 
 
 class Capability(Enum):
@@ -363,12 +363,12 @@ class SparkTable(Followed):
             yield
 
     def _aligned(self, df: DataFrame, *, deletes: bool = False) -> DataFrame:
-        from headwater.formats.frames import aligned
+        from headwater.formats.evolution import aligned
 
         return aligned(df, self.schema(), self.address, deletes=deletes)
 
     def _check_layout(self, schema: StructType, layout: Layout) -> None:
-        from headwater.formats.frames import check_layout
+        from headwater.formats.evolution import check_layout
 
         check_layout(self.format, schema, layout)
 

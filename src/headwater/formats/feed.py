@@ -25,13 +25,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from headwater.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
-from headwater.formats.feedfolder import feed_folder, safe_name
+from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
+from headwater.core.model import WEIGHT, At, Version
+from headwater.core.storage import Files
+from headwater.formats.evolution import Retype, schema_changes
+from headwater.formats.feed_folders import feed_folder, safe_name
 from headwater.formats.footers import row_counts
-from headwater.formats.frames import Retype, column, schema_changes
-from headwater.model import WEIGHT, At, Version
-from headwater.session import activate, fork
-from headwater.storage import Files
+from headwater.spark.frames import column
+from headwater.spark.session import activate, fork
 
 if TYPE_CHECKING:
     from headwater.formats.base import SparkTable

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
-from headwater.storage import Files
+from headwater.core.storage import Files
 
 _READERS = 8
 T = TypeVar("T")

@@ -9,11 +9,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
 
+from headwater.core.model import ColumnStats, TableStats
+from headwater.core.storage import Files
 from headwater.formats.base import Capability
 from headwater.formats.footers import column_bytes
-from headwater.formats.frames import column
-from headwater.model import ColumnStats, TableStats
-from headwater.storage import Files
+from headwater.spark.frames import column
 
 if TYPE_CHECKING:
     from headwater.formats.base import SparkTable

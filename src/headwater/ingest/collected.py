@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from headwater.ingest.columns import EVENT_DATE, INGESTED_AT
-from headwater.sources.decoding.base import PROBLEM, SCHEMA, UNKNOWN
+from headwater.sources.decoders.base import PROBLEM, SCHEMA, UNKNOWN
 
 if TYPE_CHECKING:
     import pyarrow as pa

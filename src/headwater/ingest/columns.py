@@ -18,10 +18,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.formats.frames import column, quoted
 from headwater.sources.base import EventColumns
-from headwater.sources.decoding.base import EVENT, MISFITS, POSITION, PROBLEM, RAW, UNKNOWN
-from headwater.sources.decoding.literals import is_moment, parse
+from headwater.sources.decoders.base import EVENT, MISFITS, POSITION, PROBLEM, RAW, UNKNOWN
+from headwater.sources.decoders.literals import is_moment, parse
+from headwater.spark.frames import column, quoted
 
 STANDARD: dict[str, tuple[str, DataType]] = {
     "event_id": ("id", StringType()),

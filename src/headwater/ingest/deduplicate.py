@@ -11,13 +11,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.errors import Code, UsageError, did_you_mean
+from headwater.core.errors import Code, UsageError, did_you_mean
+from headwater.core.spec import Topic
 from headwater.formats.base import SparkTable
-from headwater.formats.frames import column
-from headwater.handover import local_frame
 from headwater.ingest.columns import INGESTED_AT
-from headwater.sources.decoding.base import POSITION
-from headwater.spec import Topic
+from headwater.sources.decoders.base import POSITION
+from headwater.spark.arrow_bridge import local_frame
+from headwater.spark.frames import column
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from headwater.handover import first_of
-from headwater.sources.decoding.base import POSITION, Decoder
+from headwater.sources.decoders.base import POSITION, Decoder
+from headwater.spark.arrow_bridge import first_of
 
 DEEPEST = 50
 """Structs inside of each other; Spark goes through a type on the stack."""

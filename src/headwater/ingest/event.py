@@ -9,10 +9,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from headwater.errors import did_you_mean
-from headwater.formats.frames import column
+from headwater.core.errors import did_you_mean
 from headwater.ingest.columns import RESCUED, ROW, STANDARD
-from headwater.sources.decoding.base import EVENT, MISFITS, PROBLEM, UNKNOWN
+from headwater.sources.decoders.base import EVENT, MISFITS, PROBLEM, UNKNOWN
+from headwater.spark.frames import column
 
 HIDDEN = frozenset({EVENT, PROBLEM, MISFITS, UNKNOWN, RESCUED, ROW})
 """Columns of the pipeline's own, which no function is shown."""

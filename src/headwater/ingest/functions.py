@@ -12,11 +12,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from headwater.decorators import Registered
-from headwater.errors import Code, UsageError, Where
+from headwater.core.errors import Code, UsageError, Where
 from headwater.ingest.event import event_of
+from headwater.project.decorators import Registered
 from headwater.project.signatures import place
-from headwater.sparkerrors import reason, without_plan
+from headwater.spark.errors import reason, without_plan
 
 
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:

@@ -13,9 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType, TimestampType
 
-from headwater.decorators import Registered
-from headwater.formats.frames import column, quoted
-from headwater.handover import Additions, Selection
+from headwater.core.spec import Topic
 from headwater.ingest.columns import (
     CONTEXT,
     EVENT_DATE,
@@ -30,18 +28,20 @@ from headwater.ingest.columns import (
     system_fields,
     with_standard_as_text,
 )
-from headwater.ingest.cures import REQUIRED, UNREADABLE
 from headwater.ingest.detection import DEEPEST, TOO_MANY
-from headwater.ingest.mapping import TopicMapping, mapping_for
+from headwater.ingest.hints import REQUIRED, UNREADABLE
+from headwater.ingest.mappers import TopicMapping, mapping_for
 from headwater.ingest.python_batches import REASON
 from headwater.ingest.schemas import beyond, within
-from headwater.ingest.selecting import select
-from headwater.ingest.upcasting import upcast
+from headwater.ingest.selection import select
+from headwater.ingest.upcast import upcast
+from headwater.project.decorators import Registered
 from headwater.sources.base import SourceSpec
-from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
-from headwater.sources.decoding.misfits import texts_of, told, with_more
-from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
-from headwater.spec import Topic
+from headwater.sources.decoders.base import DECODE, EVENT, MISFITS, POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
+from headwater.sources.decoders.cast_failures import texts_of, told, with_more
+from headwater.sources.decoders.typed import PROBLEM_TYPE, problem
+from headwater.spark.arrow_bridge import Additions, Selection
+from headwater.spark.frames import column, quoted
 
 NO_ROOM = f"at most {{}} (`schema.max_columns`), and structs {DEEPEST} deep"
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.ingest.python_values import Fields, array_of, fields_of, kind_of, to_arrow, to_python
-from headwater.sources.decoding.base import EVENT, PROBLEM
+from headwater.sources.decoders.base import EVENT, PROBLEM
 
 ROW = "_row"
 MAPPER = "_mapper"

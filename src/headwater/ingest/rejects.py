@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater.ingest.columns import CONTEXT
-from headwater.sources.decoding.base import POSITION, PROBLEM, RAW
+from headwater.sources.decoders.base import POSITION, PROBLEM, RAW
 
 FAILED = "failed"
 """The reason of a record for which Spark fails."""

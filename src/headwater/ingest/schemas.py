@@ -11,10 +11,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
-from headwater.errors import Code, IntegrityError
+from headwater.core.errors import Code, IntegrityError
+from headwater.core.storage import Files
 from headwater.formats.base import Format
-from headwater.formats.frames import AddColumn, Retype, can_widen, schema_changes
-from headwater.storage import Files
+from headwater.formats.evolution import AddColumn, Retype, can_widen, schema_changes
 
 _FOLDER = "schema"
 _NAME = re.compile(r"^(\d{6})\.json$")

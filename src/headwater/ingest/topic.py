@@ -18,27 +18,28 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from headwater.deadletters import DeadLetters
-from headwater.errors import Code, TerminalError, Unsupported
-from headwater.flows import Intent, Landed
+from headwater.core.errors import Code, TerminalError, Unsupported
+from headwater.core.logs import get_logger
+from headwater.core.model import Mark, Version
+from headwater.core.spec import layout_of
+from headwater.flows.flow import Intent, Landed
 from headwater.formats.base import Capability, SparkTable
-from headwater.formats.frames import column, persisted, schema_changes, settings
-from headwater.formats.light import LightTable
-from headwater.handover import first_of, gathered, local_frame
+from headwater.formats.evolution import schema_changes
+from headwater.formats.native import LightTable
 from headwater.ingest.collected import has_odd, split, stamped
 from headwater.ingest.columns import CONTEXT, known_payload
-from headwater.ingest.cures import with_cure
+from headwater.ingest.dead_letters import DeadLetters
 from headwater.ingest.deduplicate import deduplicated, first_of_their_kind
 from headwater.ingest.detection import Detection
+from headwater.ingest.failing_records import failing, may_be_of_a_record, may_be_of_an_event, raising
+from headwater.ingest.hints import with_cure
 from headwater.ingest.pipeline import Pipeline, Shaped, tell_twins_apart
-from headwater.ingest.raising import failing, may_be_of_a_record, may_be_of_an_event, raising
 from headwater.ingest.rejects import failed, letter
 from headwater.ingest.schemas import SchemaLog, SchemaVersion, hinted, joined, name_of, nullable, within
-from headwater.logs import get_logger
-from headwater.model import Mark, Version
-from headwater.sources.decoding.base import POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
-from headwater.sparkerrors import reason
-from headwater.spec import layout_of
+from headwater.sources.decoders.base import POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
+from headwater.spark.arrow_bridge import first_of, gathered, local_frame
+from headwater.spark.errors import reason
+from headwater.spark.frames import column, persisted, settings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headwater.errors import Code, Problem, did_you_mean
+from headwater.core.errors import Code, Problem, did_you_mean
+from headwater.core.model import Kind
+from headwater.core.spec import Export, ParquetOptions, Relation, Table, Topic, View
 from headwater.formats.base import Capability, Format
 from headwater.formats.registry import FORMATS
-from headwater.model import Kind
 from headwater.project.definition import Project
 from headwater.project.graph import Graph, Name
 from headwater.sources.table.config import TableSource
-from headwater.spec import Export, ParquetOptions, Relation, Table, Topic, View
 
 Need = tuple[Capability, str]
 """What is asked for, and the key that asks for it."""

@@ -7,20 +7,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headwater.errors import Code, Problem, UsageError, Where, did_you_mean
-from headwater.model import Kind
-from headwater.project.build import Built
+from headwater.core.errors import Code, Problem, UsageError, Where, did_you_mean
+from headwater.core.model import Kind
+from headwater.core.spec import Topic
 from headwater.project.capabilities import capability_problems
 from headwater.project.columns import STANDARD, column_problems, columns_of, declared_columns
 from headwater.project.definition import Project
 from headwater.project.graph import Graph, Name, cycle_problems, graph_of, named, sql_line
+from headwater.project.load.build import Built
 from headwater.project.queries import query_problems
 from headwater.project.signatures import function_problems
 from headwater.project.transforms import transform_problems
 from headwater.sources.files.config import FilesSource
-from headwater.sources.postgres_cdc.config import PostgresCdcSource
+from headwater.sources.postgres.cdc.config import PostgresCdcSource
 from headwater.sources.table.config import TableSource
-from headwater.spec import Topic
 from headwater.sql.conditions import column_paths, misspelt
 from headwater.sql.references import InvalidSql, parse_condition
 

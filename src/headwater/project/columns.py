@@ -10,10 +10,10 @@ from pathlib import Path
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from headwater.errors import Code, Problem, UsageError, did_you_mean
-from headwater.model import Kind
+from headwater.core.errors import Code, Problem, UsageError, did_you_mean
+from headwater.core.model import Kind
+from headwater.core.spec import Relation, Table, Topic, View
 from headwater.project.definition import Project
-from headwater.spec import Relation, Table, Topic, View
 from headwater.sql.conditions import column_paths
 from headwater.sql.references import InvalidSql, parse_query, parse_reference, references
 

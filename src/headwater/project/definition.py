@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from headwater.catalogs.base import CatalogSpec
-from headwater.decorators import Registered
-from headwater.errors import Where
+from headwater.core.errors import Where
+from headwater.core.model import Kind
+from headwater.core.spec import Alert, Export, Monitor, Relation, Settings, Table, Topic, View
+from headwater.core.spec.base import Trigger
 from headwater.formats.base import Surroundings
-from headwater.model import Kind
-from headwater.project.files import HOME
+from headwater.project.decorators import Registered
+from headwater.project.load.files import HOME
 from headwater.sources.base import SourceSpec
-from headwater.spec import Alert, Export, Monitor, Relation, Settings, Table, Topic, View
-from headwater.spec.base import Trigger
 from headwater.sql.schemas import without_schema
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)

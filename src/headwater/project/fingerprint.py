@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from headwater.spec import Relation
+from headwater.core.spec import Relation
 
 
 def fingerprint(definition: Relation) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from headwater.errors import UsageError
-from headwater.model import Kind
+from headwater.core.errors import UsageError
+from headwater.core.model import Kind
 from headwater.project.definition import Project
 from headwater.project.graph import Name
 from headwater.sql.references import parse_query, referring, resolve

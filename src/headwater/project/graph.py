@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headwater.decorators import Registered
-from headwater.errors import Code, Problem, UsageError, Where
-from headwater.model import Kind
+from headwater.core.errors import Code, Problem, UsageError, Where
+from headwater.core.model import Kind
+from headwater.core.spec import Table
+from headwater.project.decorators import Registered
 from headwater.project.definition import Project
 from headwater.project.transforms import inputs_of, line_of, transform_of
-from headwater.spec import Table
 from headwater.sql.references import InvalidSql, Reference, parse_query, parse_reference, references, resolve
 from headwater.sql.temporal import with_validity
 

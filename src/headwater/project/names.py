@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from headwater.errors import Code, Problem, Where
+from headwater.core.errors import Code, Problem, Where
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
+from headwater.core.model import Kind
+from headwater.core.spec import Relation
+from headwater.core.state import RelationRecord
 from headwater.formats.base import Capability, Format
 from headwater.formats.registry import FORMATS
-from headwater.model import Kind
 from headwater.project.columns import declared_types
 from headwater.project.definition import Project
 from headwater.project.forward import goes_on
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import streaming_tables
-from headwater.spec import Relation
-from headwater.state import RelationRecord
 
 
 class Action(str, Enum):

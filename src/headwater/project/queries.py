@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from headwater.errors import Code, Problem
-from headwater.model import Kind
+from headwater.core.errors import Code, Problem
+from headwater.core.model import Kind
+from headwater.core.spec import Table, View
 from headwater.project.definition import Project
 from headwater.project.graph import sql_line
-from headwater.spec import Table, View
+from headwater.sql.nondeterminism import CURES, unsteady
 from headwater.sql.places import Span, excerpt, span_of, where_in
 from headwater.sql.references import InvalidSql, parse_condition, parse_query
-from headwater.sql.unsteady import CURES, unsteady
 
 _AGAIN = "made anew, the table would have other rows"
 

@@ -10,17 +10,17 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from headwater.errors import Code
+from headwater.core.errors import Code
+from headwater.core.registry import Registry
+from headwater.core.secret import Secret
+from headwater.core.spec import Definition, Settings
+from headwater.core.spec.base import Count, Duration, Interval, Names, Options, Size, Trigger
+from headwater.core.spec.settings import State
+from headwater.core.units import format_duration
 from headwater.formats.matrix import matrix_markdown
-from headwater.project.build import KINDS
-from headwater.registry import Registry
-from headwater.secret import Secret
+from headwater.project.load.build import KINDS
 from headwater.sources.kafka.config import Start
 from headwater.sources.table.config import Start as TableStart
-from headwater.spec import Definition, Settings
-from headwater.spec.base import Count, Duration, Interval, Names, Options, Size, Trigger
-from headwater.spec.settings import State
-from headwater.units import format_duration
 
 _BLOCK = re.compile(r"<!-- (codes|formats|keys \w+) -->.*?<!-- end -->", re.DOTALL)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headwater.errors import Code, Problem
-from headwater.model import Kind
+from headwater.core.errors import Code, Problem
+from headwater.core.model import Kind
+from headwater.core.spec import Definition
 from headwater.project.definition import Project
 from headwater.project.transforms import streaming_tables, transform_of
 from headwater.sources.kafka.config import KafkaSource
-from headwater.spec import Definition
 
 _UNUSED_OPTIONS = ("append", "postgres_cdc")
 """Types of sources whose reader takes no options."""

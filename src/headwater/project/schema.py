@@ -7,9 +7,9 @@ from typing import Any, cast
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from headwater.project.build import KINDS, TARGETS
-from headwater.registry import Registry
-from headwater.spec import Settings
+from headwater.core.registry import Registry
+from headwater.core.spec import Settings
+from headwater.project.load.build import KINDS, TARGETS
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
 _TYPED = ("integer", "number", "boolean")

@@ -15,11 +15,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from headwater.decorators import Registered
-from headwater.errors import Code, Problem, UsageError, Where
-from headwater.project.code import shown
+from headwater.core.errors import Code, Problem, UsageError, Where
+from headwater.core.spec import Topic
 from headwater.project.columns import declared_columns
-from headwater.spec import Topic
+from headwater.project.decorators import Registered
+from headwater.project.load.code import shown
 
 
 class Mode(Enum):

@@ -10,8 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from headwater.errors import Code, UsageError, did_you_mean
-from headwater.project.files import NAMES
+from headwater.core.errors import Code, UsageError, did_you_mean
+from headwater.project.load.files import NAMES
 from headwater.project.names import slug
 
 DEFAULT = "shop"

@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from headwater.decorators import Registered
-from headwater.errors import Code, Problem, UsageError, Where, did_you_mean
-from headwater.project.code import shown
+from headwater.core.errors import Code, Problem, UsageError, Where, did_you_mean
+from headwater.core.spec import Table
+from headwater.project.decorators import Registered
 from headwater.project.definition import Project
-from headwater.spec import Table
+from headwater.project.load.code import shown
 
 _CURE = "a parameter is named after the topic or table that it takes: def visits(clicks, customers)"
 _MODES = ("append", "update")

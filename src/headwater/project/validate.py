@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from headwater.errors import Code, Problem, did_you_mean, nearest
-from headwater.project.tree import Key, Node, dotted
-from headwater.project.variables import UNSET
-from headwater.secret import MASK, Secret, is_secret_key
+from headwater.core.errors import Code, Problem, did_you_mean, nearest
+from headwater.core.secret import MASK, Secret, is_secret_key
+from headwater.project.load.tree import Key, Node, dotted
+from headwater.project.load.variables import UNSET
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headwater.model import ColumnStats, Kind, TableStats, Version
+from headwater.core.model import ColumnStats, Kind, TableStats, Version
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:

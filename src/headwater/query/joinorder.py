@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from headwater.errors import HeadwaterError
-from headwater.model import Kind
-from headwater.query.duckdb.choosing import Chosen
+from headwater.core.errors import HeadwaterError
+from headwater.core.model import Kind
+from headwater.core.spec.relations import Table
+from headwater.query.duckdb.eligibility import Chosen
 from headwater.query.duckdb.scans import Scan
-from headwater.query.estimating import nulls, rows_left, share_left, values
-from headwater.query.explained import Joined, JoinOrder
+from headwater.query.estimates import nulls, rows_left, share_left, values
+from headwater.query.explanation import Joined, JoinOrder
 from headwater.query.gathered import Fitted, Statistics
 from headwater.query.statistics import RANGE
-from headwater.spec.relations import Table
-from headwater.sql.joining import Chain, Link, chains
+from headwater.sql.inner_joins import Chain, Link, chains
 from headwater.sql.references import referring
 from headwater.warehouse import Warehouse
 

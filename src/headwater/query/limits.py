@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwater.errors import Code, TerminalError
+from headwater.core.errors import Code, TerminalError
 
 if TYPE_CHECKING:
-    from headwater.spec.settings import QueriesSpec
+    from headwater.core.spec.settings import QueriesSpec
 
 AGAIN = 0.1
 """Seconds between two attempts to stop a query."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headwater.errors import Code, TerminalError, UsageError
+from headwater.core.errors import Code, TerminalError, UsageError
 from headwater.query.limits import SMALL, Limits, Stopping
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from headwater.model import Version
+    from headwater.core.model import Version
 
 
 HINT = "add a LIMIT, or allow more: queries.max_rows and queries.max_bytes"

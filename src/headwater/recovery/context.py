@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from headwater.catalogs.base import DEFAULT, CatalogSpec, Place
 from headwater.catalogs.embedded import EmbeddedCatalog, embedded
 from headwater.catalogs.jdbc import JdbcCatalog
-from headwater.flows import Ledger
+from headwater.core.state import RelationRecord, State
+from headwater.core.storage import Files
+from headwater.flows.flow import Ledger
 from headwater.formats.base import Surroundings
 from headwater.formats.iceberg.names import split
 from headwater.project.definition import Project
 from headwater.recovery.manifest import Manifest
-from headwater.state import RelationRecord, State
-from headwater.storage import Files
 
 if TYPE_CHECKING:
     from headwater.formats.iceberg.recovery import Step

@@ -7,8 +7,8 @@ import os
 import uuid
 from dataclasses import asdict, dataclass
 
-from headwater.errors import Code, HeadwaterError, IntegrityError
-from headwater.storage import Files
+from headwater.core.errors import Code, HeadwaterError, IntegrityError
+from headwater.core.storage import Files
 
 PATH = "_headwater/lake.json"
 

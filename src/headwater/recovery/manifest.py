@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from headwater.errors import Code, IntegrityError
-from headwater.model import Kind
-from headwater.state import RelationRecord
-from headwater.state.records import record_of
-from headwater.storage import Files
+from headwater.core.errors import Code, IntegrityError
+from headwater.core.model import Kind
+from headwater.core.state import RelationRecord
+from headwater.core.state.records import record_of
+from headwater.core.storage import Files
 
 FOLDER = "_headwater/relations"
 

@@ -9,15 +9,15 @@ from datetime import datetime, timezone
 
 import sqlglot
 
-from headwater.errors import HeadwaterError
-from headwater.flows import Ledger, flow_name
+from headwater.core.errors import HeadwaterError
+from headwater.core.model import Kind
+from headwater.core.state import STORED, RelationRecord
+from headwater.flows.flow import Ledger, flow_name
 from headwater.formats.base import Address
 from headwater.formats.registry import FORMATS
-from headwater.model import Kind
 from headwater.project.fingerprint import fingerprint
 from headwater.recovery.catalog import register
 from headwater.recovery.context import Context
-from headwater.state import STORED, RelationRecord
 
 HIDDEN = "_hw_"
 """What the names of columns begin with that people don't see."""

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
+from headwater.core.errors import Code, HeadwaterError, TerminalError, UsageError
+from headwater.core.logs import get_logger
+from headwater.core.private_files import create_private, make_private
+from headwater.core.progress import notice
+from headwater.core.state import LakeRecord, State
+from headwater.core.storage import Files
 from headwater.formats.relocation import inside
-from headwater.logs import get_logger
-from headwater.private_files import create_private, make_private
-from headwater.progress import notice
 from headwater.project.definition import Project
 from headwater.recovery.context import Context
 from headwater.recovery.identity import Identity, is_at, is_same_place
-from headwater.state import LakeRecord, State
-from headwater.storage import Files
 
 log = get_logger(__name__)
 

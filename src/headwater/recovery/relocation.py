@@ -11,17 +11,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from headwater.errors import Code, TerminalError
-from headwater.formats.feedfolder import FEEDS, safe_name
+from headwater.core.errors import Code, TerminalError
+from headwater.core.state.paths import PROJECT, is_absolute
+from headwater.core.storage import Files
+from headwater.formats.feed_folders import FEEDS, safe_name
 from headwater.formats.iceberg.names import split
 from headwater.formats.iceberg.relocation import relocate, tables_in
 from headwater.formats.relocation import PathMap, inside
 from headwater.recovery.context import Context
-from headwater.recovery.landing import restamp
-from headwater.sources.postgres_cdc.config import PostgresCdcSource
-from headwater.sources.postgres_cdc.copied import note_copied, slot_of
-from headwater.state.paths import PROJECT, is_absolute
-from headwater.storage import Files
+from headwater.recovery.source_files import restamp
+from headwater.sources.postgres.cdc.config import PostgresCdcSource
+from headwater.sources.postgres.cdc.copied import note_copied, slot_of
 
 _DEFAULT = re.compile(r"(.*)/(topics|tables|views)/[^/]+$")
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from headwater.spec.base import Definition, Frozen, Size
+from headwater.core.spec.base import Definition, Frozen, Size
 
 
 class EventColumns(Frozen):

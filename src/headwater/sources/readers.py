@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from headwater.errors import Code
-from headwater.registry import Registry
+from headwater.core.errors import Code
+from headwater.core.registry import Registry
 from headwater.sources.base import SourceSpec
-from headwater.sources.reading import Reader, ReaderContext
+from headwater.sources.reader import Reader, ReaderContext
 
 Opener = Callable[[SourceSpec, ReaderContext], Reader]
 
@@ -32,5 +32,5 @@ READERS.add("append", _late("append.reader", "AppendReader"))
 READERS.add("files", _late("files.reader", "FilesReader"))
 READERS.add("kafka", _late("kafka.reader", "KafkaReader"))
 READERS.add("table", _late("table.reader", "TableReader"))
-READERS.add("postgres_events", _late("postgres_events.reader", "PostgresEventsReader"))
-READERS.add("postgres_cdc", _late("postgres_cdc.reader", "PostgresCdcReader"))
+READERS.add("postgres_events", _late("postgres.events.reader", "PostgresEventsReader"))
+READERS.add("postgres_cdc", _late("postgres.cdc.reader", "PostgresCdcReader"))

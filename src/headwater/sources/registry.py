@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headwater.errors import Code
-from headwater.registry import Registry
+from headwater.core.errors import Code
+from headwater.core.registry import Registry
 from headwater.sources.append.config import AppendSource
 from headwater.sources.base import SourceSpec
 from headwater.sources.files.config import FilesSource
 from headwater.sources.kafka.config import KafkaSource
-from headwater.sources.postgres_cdc.config import PostgresCdcSource
-from headwater.sources.postgres_events.config import PostgresEventsSource
+from headwater.sources.postgres.cdc.config import PostgresCdcSource
+from headwater.sources.postgres.events.config import PostgresEventsSource
 from headwater.sources.table.config import TableSource
 
 SOURCES: Registry[type[SourceSpec]] = Registry("type of source", "headwater.sources", Code.UNKNOWN_SOURCE_TYPE)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from headwater.errors import Code, nearest
+from headwater.core.errors import Code, nearest
 from headwater.sql.places import InvalidSql, Span, span_of
 from headwater.sql.references import referring
 

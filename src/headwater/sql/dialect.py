@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 
-from headwater.model import Kind
+from headwater.core.model import Kind
 from headwater.sql.names import DATABASES, FUNCTIONS, Reference
 from headwater.sql.options import Option, export_options, view_options
 from headwater.sql.places import InvalidSql, Span

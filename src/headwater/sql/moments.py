@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 from sqlglot import exp
 
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
 from headwater.sql.names import Between, Moment
 from headwater.sql.places import InvalidSql
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from headwater.errors import Code, UsageError, did_you_mean
-from headwater.model import Kind
+from headwater.core.errors import Code, UsageError, did_you_mean
+from headwater.core.model import Kind
 from headwater.sql.places import Span
 
 FUNCTIONS = {"topic": Kind.TOPIC, "table": Kind.TABLE, "mv": Kind.VIEW}

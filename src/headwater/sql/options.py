@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from headwater.errors import did_you_mean
-from headwater.spec.layout import Codec
-from headwater.spec.relations import Refresh
+from headwater.core.errors import did_you_mean
+from headwater.core.spec.layout import Codec
+from headwater.core.spec.relations import Refresh
 from headwater.sql.places import InvalidSql, Span
 
 MODES: tuple[str, ...] = get_args(Refresh.model_fields["mode"].annotation)

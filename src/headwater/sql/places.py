@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headwater.errors import Code, UsageError, Where
+from headwater.core.errors import Code, UsageError, Where
 
 Span = tuple[int, int]
 """First and last character of a part of a text, counted from 0."""

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
 from headwater.sql.moments import between, is_present
 from headwater.sql.names import DATABASES, FUNCTIONS, Reference, resolve
-from headwater.sql.parsing import parse_condition, parse_query
+from headwater.sql.parse import parse_condition, parse_query
 from headwater.sql.places import InvalidSql, span_of
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from headwater.errors import Code
-from headwater.model import At
+from headwater.core.errors import Code
+from headwater.core.model import At
 from headwater.sql.dialect import Headwater
 from headwater.sql.moments import moment_of, parse_time
 from headwater.sql.names import Moment, Reference

@@ -12,12 +12,12 @@ import re
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from headwater.errors import Code
+from headwater.core.errors import Code
 from headwater.sql.dialect import Headwater
 from headwater.sql.functions import SAFE
 from headwater.sql.moments import is_present
 from headwater.sql.nodes import IN_HINTS, NODES
-from headwater.sql.parsing import STUMBLES, parse_query
+from headwater.sql.parse import STUMBLES, parse_query
 from headwater.sql.places import InvalidSql, Span, span_of
 from headwater.sql.references import referring
 from headwater.sql.statements import CreateView, Describe, Explain, Export, Select, Show, Statement

@@ -6,9 +6,9 @@ import re
 
 from sqlglot import exp
 
-from headwater.errors import UsageError
+from headwater.core.errors import UsageError
 from headwater.sql.names import DATABASES
-from headwater.sql.parsing import parse_statement
+from headwater.sql.parse import parse_statement
 from headwater.sql.places import Span, span_of
 from headwater.sql.statements import CreateView, Explain, Insert, Select
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from headwater.model import Kind
-from headwater.spec.relations import Refresh
+from headwater.core.model import Kind
+from headwater.core.spec.relations import Refresh
 from headwater.sql.names import Reference
 from headwater.sql.places import Span
 

@@ -18,11 +18,11 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
-from headwater.errors import Code, TerminalError, UsageError
-from headwater.flows import Intent, Landed, Ledger, Positions, StepDone
+from headwater.core.errors import Code, TerminalError, UsageError
+from headwater.core.model import DELETED
+from headwater.flows.flow import Intent, Landed, Ledger, Positions, StepDone
 from headwater.formats.base import SparkTable
-from headwater.formats.frames import column
-from headwater.model import DELETED
+from headwater.spark.frames import column
 
 Mode = Literal["append", "upsert"]
 

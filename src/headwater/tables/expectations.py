@@ -10,13 +10,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
-from headwater.changes.kept.base import of_row
-from headwater.deadletters import DeadLetters
-from headwater.errors import Code, TerminalError, UsageError, Where
-from headwater.formats.frames import column
-from headwater.model import Mark
-from headwater.sparkerrors import reason, without_plan
-from headwater.spec import Expectation
+from headwater.core.errors import Code, TerminalError, UsageError, Where
+from headwater.core.model import Mark
+from headwater.core.spec import Expectation
+from headwater.incremental.state.base import of_row
+from headwater.ingest.dead_letters import DeadLetters
+from headwater.spark.errors import reason, without_plan
+from headwater.spark.frames import column
 from headwater.tables.tally import Tally, of_expectation
 
 REASON = "expectation"

@@ -14,15 +14,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
-from headwater.changes.following import Place, Relation, States
-from headwater.changes.operator import Moment, Sources
-from headwater.deadletters import DeadLetters
-from headwater.errors import Code, UsageError, Where, did_you_mean
-from headwater.formats.frames import column
-from headwater.model import WEIGHT, Kind, Mark
-from headwater.sources.decoding.base import POSITION
-from headwater.spec import Topic, Watermark
-from headwater.storage import Files
+from headwater.core.errors import Code, UsageError, Where, did_you_mean
+from headwater.core.model import WEIGHT, Kind, Mark
+from headwater.core.spec import Topic, Watermark
+from headwater.core.storage import Files
+from headwater.incremental.operator import Moment, Sources
+from headwater.incremental.relations import Place, Relation, States
+from headwater.ingest.dead_letters import DeadLetters
+from headwater.sources.decoders.base import POSITION
+from headwater.spark.frames import column
 from headwater.tables.leftout import Came, InTime, Key, LateRows, left_out_within, micros, table_of
 from headwater.tables.tally import LATE, Tally
 

@@ -13,15 +13,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.changes.following import States
-from headwater.changes.operator import Moment
-from headwater.changes.run import FEW, collected
-from headwater.formats.frames import column
-from headwater.formats.near import Near
-from headwater.handover import gathered, local_frame
-from headwater.model import WEIGHT
-from headwater.sources.decoding.base import POSITION
-from headwater.storage import Files
+from headwater.core.model import WEIGHT
+from headwater.core.storage import Files
+from headwater.formats.key_filter import Near
+from headwater.incremental.operator import Moment
+from headwater.incremental.relations import States
+from headwater.incremental.run import FEW, collected
+from headwater.sources.decoders.base import POSITION
+from headwater.spark.arrow_bridge import gathered, local_frame
+from headwater.spark.frames import column
 
 Key = tuple[str, str, int]
 """What tells a row: its relation, its position there and its event time, in microseconds."""

@@ -20,10 +20,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NullType, StructField, StructType
 
-from headwater.errors import Code, UsageError, Where, did_you_mean
-from headwater.formats.frames import column
-from headwater.handover import local_frame
-from headwater.sources.decoding.typed import conform
+from headwater.core.errors import Code, UsageError, Where, did_you_mean
+from headwater.sources.decoders.typed import conform
+from headwater.spark.arrow_bridge import local_frame
+from headwater.spark.frames import column
 
 ENDINGS = (".csv", ".json", ".ndjson", ".jsonl", ".parquet")
 _NO_NUMBER = re.compile(r"[+-]?0[\dxX].*|\s.*|.*\s|[+-]?(nan|inf|infinity)", re.IGNORECASE | re.DOTALL)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from headwater.errors import Code, HeadwaterError, TerminalError, TransientError, Where
-from headwater.flows import Intent, Landed, Positions, Range
+from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, Where
+from headwater.core.model import Mark, Version
+from headwater.core.spec import Layout
+from headwater.core.storage import Files
+from headwater.flows.flow import Intent, Landed, Positions, Range
 from headwater.formats.base import SparkTable
-from headwater.model import Mark, Version
-from headwater.spec import Layout
-from headwater.storage import Files
 
 if TYPE_CHECKING:
-    from headwater.sources.reading import Lag
+    from headwater.sources.reader import Lag
 
 SEED = "seed"
 """Where the positions hold the file's fingerprint."""

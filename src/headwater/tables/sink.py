@@ -6,18 +6,18 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headwater.errors import Code, UsageError
-from headwater.flows import Ledger
+from headwater.core.errors import Code, UsageError
+from headwater.core.storage import Files
+from headwater.flows.flow import Ledger
 from headwater.formats.base import Capability
-from headwater.storage import Files
 from headwater.tables.batches import Batches, CheckpointLost, Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from headwater.core.spec import Layout
     from headwater.formats.base import SparkTable
-    from headwater.spec import Layout
 
 Sink = Callable[["DataFrame", int], None]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from headwater.model import Mark
-from headwater.storage import Files
+from headwater.core.model import Mark
+from headwater.core.storage import Files
 
 LATE = "late"
 

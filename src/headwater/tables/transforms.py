@@ -13,15 +13,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from headwater.decorators import Registered
-from headwater.errors import Code, HeadwaterError, TerminalError, Where, did_you_mean
-from headwater.flows import Intent
-from headwater.formats.frames import column
-from headwater.model import DELETED
-from headwater.project.code import shown
+from headwater.core.errors import Code, HeadwaterError, TerminalError, Where, did_you_mean
+from headwater.core.model import DELETED
+from headwater.core.storage import Files
+from headwater.flows.flow import Intent
+from headwater.project.decorators import Registered
+from headwater.project.load.code import shown
 from headwater.project.transforms import line_of
-from headwater.sparkerrors import reason, without_plan
-from headwater.storage import Files
+from headwater.spark.errors import reason, without_plan
+from headwater.spark.frames import column
 from headwater.tables.batches import holds
 
 TICK = "1 second"

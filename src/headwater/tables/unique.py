@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater.changes.keys import Keys, keys_of
-from headwater.errors import Code, TerminalError, UsageError, Where, did_you_mean
-from headwater.formats.frames import column
+from headwater.core.errors import Code, TerminalError, UsageError, Where, did_you_mean
+from headwater.incremental.keys import Keys, keys_of
+from headwater.spark.frames import column
 
 LONGEST = 500
 """Characters of a row that an error shows."""

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DoubleType, FloatType, StructType
 from sqlglot import exp
 
-from headwater.formats.frames import column
+from headwater.spark.frames import column
 from headwater.sql.dialect import Headwater
 
 DIGITS = 12

@@ -12,20 +12,20 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.changes.following import Place, places
-from headwater.changes.kept.base import Unsteady
-from headwater.errors import Code, HeadwaterError, UsageError
-from headwater.flows import Intent, Landed, Ledger, Positions, Range, StepDone, flow_name, wait_for_commits
-from headwater.model import Kind
-from headwater.sources.reading import Lag
-from headwater.spec import Relation, Table, View
+from headwater.core.errors import Code, HeadwaterError, UsageError
+from headwater.core.model import Kind
+from headwater.core.spec import Relation, Table, View
+from headwater.flows.flow import Intent, Landed, Ledger, Positions, Range, StepDone, flow_name, wait_for_commits
+from headwater.incremental.relations import Place, places
+from headwater.incremental.state.base import Unsteady
+from headwater.sources.reader import Lag
 from headwater.tables.late import WATERMARK, Waterline
-from headwater.views.compiling import Asked, asked
+from headwater.views.compile import Asked, asked
 from headwater.views.forward import made_by
 from headwater.views.records import Notes, Refreshed
-from headwater.views.refreshing import Planned, Refresher, changed_rows
-from headwater.views.screening import Screen, screen_of
-from headwater.views.storing import Storage
+from headwater.views.refresh import Planned, Refresher, changed_rows
+from headwater.views.row_checks import Screen, screen_of
+from headwater.views.stored_table import Storage
 from headwater.warehouse import Warehouse, fingerprint
 
 FULL = "full"

@@ -6,12 +6,12 @@ import hashlib
 import inspect
 from dataclasses import replace
 
-from headwater.decorators import Registered
-from headwater.flows import Ledger, flow_name
-from headwater.model import Kind
+from headwater.core.model import Kind
+from headwater.core.spec import Table
+from headwater.flows.flow import Ledger, flow_name
+from headwater.project.decorators import Registered
 from headwater.project.definition import Project
 from headwater.project.transforms import transform_of
-from headwater.spec import Table
 from headwater.views.records import Notes
 from headwater.warehouse import Warehouse, fingerprint
 

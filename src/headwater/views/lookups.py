@@ -6,13 +6,13 @@ more when the input has changed since.
 
 from __future__ import annotations
 
-from headwater.changes.joins import Join, JoinKind
-from headwater.changes.kept.base import Kept
-from headwater.changes.kept.grouped import Grouped
-from headwater.changes.operator import Operator, Strategy
-from headwater.errors import Code, UsageError
-from headwater.model import Kind
-from headwater.views.compiling import Asked, Compiled
+from headwater.core.errors import Code, UsageError
+from headwater.core.model import Kind
+from headwater.incremental.joins import Join, JoinKind
+from headwater.incremental.operator import Operator, Strategy
+from headwater.incremental.state.base import Kept
+from headwater.incremental.state.grouped import Grouped
+from headwater.views.compile import Asked, Compiled
 
 CURE = "put the other inputs into stream() too: then all of them drive the result"
 

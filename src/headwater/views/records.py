@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from headwater.storage import Files
+from headwater.core.storage import Files
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from headwater.errors import HeadwaterError
+from headwater.core.errors import HeadwaterError
+from headwater.core.logs import get_logger
+from headwater.core.storage import Files
 from headwater.formats.base import Address, Surroundings
 from headwater.formats.registry import FORMATS
-from headwater.logs import get_logger
-from headwater.storage import Files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

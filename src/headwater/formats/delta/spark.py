@@ -11,33 +11,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.errors import Code, TerminalError
+from headwater.core.errors import Code, TerminalError
+from headwater.core.model import WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
+from headwater.core.spec import Layout
+from headwater.core.storage import Files
 from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, SparkTable, Surroundings
 from headwater.formats.delta import touched
-from headwater.formats.delta.beginning import Begun
 from headwater.formats.delta.bounds import COLUMNS as BOUNDED
 from headwater.formats.delta.bounds import bounds
+from headwater.formats.delta.first_write import Begun
 from headwater.formats.delta.format import DELTA
 from headwater.formats.delta.log import TransactionLog
 from headwater.formats.delta.properties import FEED, LAYOUT, MAPPING, OLDEST, PHYSICAL, WENT
-from headwater.formats.frames import (
-    Retype,
-    can_widen,
-    cannot_retype,
-    column,
-    merge_sql,
-    quoted,
-    schema_changes,
-    settings,
-    signed,
-    temp_view,
-    to_ddl,
-)
-from headwater.formats.merging import Merging
+from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
+from headwater.formats.merge import merge_sql
+from headwater.formats.merge_hints import Merging
 from headwater.formats.stats import table_stats
-from headwater.model import WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
-from headwater.spec import Layout
-from headwater.storage import Files
+from headwater.spark.frames import column, quoted, settings, signed, temp_view, to_ddl
 
 _NEEDS_MAPPING = set(" ,;{}()\n\t=")
 

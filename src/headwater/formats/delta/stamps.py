@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from headwater.model import Version
+from headwater.core.model import Version
 
 Stamp = tuple[int, int]
 

@@ -13,12 +13,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headwater.core.model import Version
+from headwater.core.storage import Files
 from headwater.formats.delta.log import TransactionLog
-from headwater.formats.delta.looking import actions_of, takes_away
+from headwater.formats.delta.native_lookup import actions_of, takes_away
 from headwater.formats.delta.properties import MAPPING
-from headwater.formats.frames import column, diff, signed
-from headwater.model import Version
-from headwater.storage import Files
+from headwater.spark.frames import column, diff, signed
 
 
 def changes(spark: SparkSession, log: TransactionLog, start: Version, end: Version) -> DataFrame:

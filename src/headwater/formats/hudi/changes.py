@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from headwater.errors import Code, TerminalError
-from headwater.formats.frames import column, diff, signed
+from headwater.core.errors import Code, TerminalError
 from headwater.formats.hudi.instants import Instant
 from headwater.formats.hudi.timeline import Records
+from headwater.spark.frames import column, diff, signed
 
 ROW_ID = ("_hoodie_record_key", "_hoodie_commit_seqno")
 

@@ -20,8 +20,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from headwater.formats.frames import column
 from headwater.formats.hudi.names import stored_name
+from headwater.spark.frames import column
 
 
 def stored_type(data_type: DataType) -> DataType:

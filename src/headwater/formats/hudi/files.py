@@ -18,12 +18,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from headwater.core.model import DataFile
+from headwater.core.storage import Files
 from headwater.formats.footers import row_counts
 from headwater.formats.hudi.columns import from_stored
 from headwater.formats.hudi.names import NO_VALUE
 from headwater.formats.hudi.timeline import LiveFile, Records
-from headwater.model import DataFile
-from headwater.storage import Files
 
 _BY_PATH = (StringType, IntegerType, LongType, DateType, BooleanType)
 """Types whose text in a partition path gives the value back exactly, so that Spark can prune by it."""

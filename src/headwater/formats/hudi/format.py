@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
-from headwater.formats.light import LightTable
-from headwater.session import SessionNeeds
+from headwater.formats.native import LightTable
+from headwater.spark.session import SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def _spark(spark: SparkSession, address: Address, around: Surroundings) -> Spark
 
 
 def _light(address: Address, around: Surroundings) -> LightTable:
-    from headwater.formats.hudi.light import HudiLightTable
+    from headwater.formats.hudi.native import HudiLightTable
 
     return HudiLightTable(address, around)
 

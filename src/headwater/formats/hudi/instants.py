@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone, tzinfo
 
-from headwater.model import Version
+from headwater.core.model import Version
 
 SCHEMA = "headwater.schema"
 LAYOUT = "headwater.layout"

@@ -24,11 +24,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.errors import Code, Problem, ProjectError, TerminalError
+from headwater.core.errors import Code, Problem, ProjectError, TerminalError
+from headwater.core.spec import Layout
 from headwater.formats.base import Address
-from headwater.formats.frames import column
 from headwater.formats.hudi.names import NO_VALUE, stored_name
-from headwater.spec import Layout
+from headwater.spark.frames import column
 
 RECORD_KEY = "_headwater_key"
 """A column beside the users' that holds the record key, where Hudi's own would not tell all keys apart."""

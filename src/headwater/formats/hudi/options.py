@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headwater.core.model import Mark
+from headwater.core.spec import Layout
 from headwater.formats.hudi.names import stored_name
 from headwater.formats.hudi.timeline import MARK
-from headwater.model import Mark
-from headwater.spec import Layout
 
 TABLE_TYPE = "hoodie.datasource.write.table.type"
 OPERATION = "hoodie.datasource.write.operation"

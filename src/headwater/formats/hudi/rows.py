@@ -6,12 +6,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from headwater.formats.frames import column
+from headwater.core.model import DELETED
+from headwater.core.spec import Layout
 from headwater.formats.hudi.columns import nullable, stored_schema, to_stored
 from headwater.formats.hudi.keys import RECORD_KEY, record_key, record_key_values, with_checked_keys
 from headwater.formats.hudi.names import NO_VALUE
-from headwater.model import DELETED
-from headwater.spec import Layout
+from headwater.spark.frames import column
 
 IS_DELETED = "_hoodie_is_deleted"
 

@@ -11,11 +11,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.errors import Code, TerminalError, Unsupported
+from headwater.core.errors import Code, TerminalError, Unsupported
+from headwater.core.model import WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
+from headwater.core.spec import Layout
+from headwater.core.storage import Files, to_spark_uri
 from headwater.formats.base import DEFAULT_FILE_SIZE, Format, SparkTable
+from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.footers import column_bytes
-from headwater.formats.frames import Retype, can_widen, cannot_retype, column, schema_changes, signed
-from headwater.formats.hudi import upkeep
+from headwater.formats.hudi import maintenance
 from headwater.formats.hudi.changes import ROW_ID, compared, partnerless, touched_files
 from headwater.formats.hudi.columns import from_stored, merged
 from headwater.formats.hudi.files import data_files, read_base_files
@@ -32,16 +35,9 @@ from headwater.formats.hudi.options import (
     write_options,
 )
 from headwater.formats.hudi.rows import prepared, prepared_schema
-from headwater.formats.hudi.timeline import (
-    CommitRecord,
-    Records,
-    hadoop_conf,
-    storage_conf,
-)
+from headwater.formats.hudi.timeline import CommitRecord, Records, hadoop_conf, storage_conf
 from headwater.formats.stats import table_stats
-from headwater.model import WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
-from headwater.spec import Layout
-from headwater.storage import Files, to_spark_uri
+from headwater.spark.frames import column, signed
 
 OWN = "_hoodie_"
 
@@ -310,22 +306,22 @@ class HudiSparkTable(SparkTable):
     def _compact(self, target_file_size: int) -> None:
         if self._records().merge_on_read:
             with self._client({"hoodie.compact.inline.max.delta.commits": "1"}) as client:
-                upkeep.compact(self.spark, client)
+                maintenance.compact(self.spark, client)
             return
         with self._client(clustering_options(target_file_size, target_file_size, ())) as client:
-            upkeep.cluster(self.spark, client)
+            maintenance.cluster(self.spark, client)
 
     def _cluster(self, columns: Sequence[str]) -> None:
         size = self.layout().target_file_size or DEFAULT_FILE_SIZE
         with self._client(clustering_options(size, 2**62, columns)) as client:
-            upkeep.cluster(self.spark, client)
+            maintenance.cluster(self.spark, client)
 
     def _client(self, options: dict[str, str]) -> Any:
         records = self._own_records()
         layout, schema = self._layout(records), self._schema(records)
         given = {**self._options(layout, schema), **options}
         avro = self._avro(schema, layout)
-        return upkeep.write_client(self.spark, self._uri, self._name, avro, given)
+        return maintenance.write_client(self.spark, self._uri, self._name, avro, given)
 
     def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
         records = self._own_records()
@@ -340,9 +336,9 @@ class HudiSparkTable(SparkTable):
             # first said, then done: a reader that comes in between is told that the version is gone
             records.set({OLDEST: str(oldest)})
             with self._client(
-                upkeep.forget_options(len(versions) - len(gone), direct=not records.merge_on_read)
+                maintenance.forget_options(len(versions) - len(gone), direct=not records.merge_on_read)
             ) as client:
-                upkeep.forget(client)
+                maintenance.forget(client)
         return gone
 
     def _files(self, version: Version | None) -> list[DataFile]:

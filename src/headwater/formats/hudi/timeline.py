@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql import SparkSession
 
-from headwater.errors import Code, TerminalError
+from headwater.core.errors import Code, TerminalError
+from headwater.core.model import Mark
 from headwater.formats.hudi.instants import OLDEST, SCHEMA, Instant, readable
-from headwater.model import Mark
 
 MARK = "headwater.mark"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.errors import Code, IntegrityError
+from headwater.core.errors import Code, IntegrityError
 
 MAGIC = b"Obj\x01"
 

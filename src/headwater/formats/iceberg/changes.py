@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from headwater.errors import Unsupported
-from headwater.formats.frames import column, diff, has_map, signed
+from headwater.core.errors import Unsupported
+from headwater.core.model import WEIGHT, Version
 from headwater.formats.iceberg.metadata import Metadata
-from headwater.model import WEIGHT, Version
+from headwater.spark.frames import column, diff, has_map, signed
 
 if TYPE_CHECKING:
     from headwater.formats.iceberg.spark import IcebergTable

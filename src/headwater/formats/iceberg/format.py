@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from headwater.catalogs.base import DEFAULT, spark_conf
 from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
 from headwater.formats.iceberg.names import catalogs, place
-from headwater.formats.light import LightTable
-from headwater.session import Extension, SessionNeeds
+from headwater.formats.native import LightTable
+from headwater.spark.session import Extension, SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ def _spark(spark: SparkSession, address: Address, around: Surroundings) -> Spark
 
 
 def _light(address: Address, around: Surroundings) -> LightTable:
-    from headwater.formats.iceberg.light import IcebergLight
+    from headwater.formats.iceberg.native import IcebergLight
 
     return IcebergLight(address, around)
 

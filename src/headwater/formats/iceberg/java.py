@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from headwater.catalogs.base import spark_conf
-from headwater.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError, did_you_mean
+from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError, did_you_mean
 from headwater.formats.base import Surroundings
 from headwater.formats.iceberg.metadata import Metadata, unreadable
 from headwater.formats.iceberg.names import TableName, catalog_of, catalogs, place
 from headwater.formats.iceberg.recovery import forget_landed, note_landed
-from headwater.session import activate
-from headwater.sparkerrors import reason, unread_file
+from headwater.spark.errors import reason, unread_file
+from headwater.spark.session import activate
 
 _CONFLICTS = {
     "org.apache.iceberg.exceptions.CommitFailedException": "another writer came first",

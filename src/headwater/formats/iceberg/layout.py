@@ -9,10 +9,10 @@ from typing import Any
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from headwater.errors import Code, UsageError, did_you_mean
-from headwater.formats.frames import TRANSFORM
+from headwater.core.errors import Code, UsageError, did_you_mean
+from headwater.core.spec import Layout, ParquetOptions
+from headwater.formats.evolution import TRANSFORM
 from headwater.formats.iceberg.metadata import Metadata
-from headwater.spec import Layout, ParquetOptions
 
 LAYOUT = "headwater.layout"
 """The table property that holds the layout as it was asked for."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from headwater.formats.frames import column
+from headwater.core.model import DataFile, Version
 from headwater.formats.iceberg.java import JavaTable
 from headwater.formats.iceberg.metadata import KEPT, Metadata
-from headwater.model import DataFile, Version
+from headwater.spark.frames import column
 
 if TYPE_CHECKING:
     from headwater.formats.iceberg.spark import IcebergTable

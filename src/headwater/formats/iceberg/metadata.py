@@ -9,8 +9,8 @@ from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import Any
 
-from headwater.errors import Code, IntegrityError
-from headwater.model import At, Commit, Mark, Version
+from headwater.core.errors import Code, IntegrityError
+from headwater.core.model import At, Commit, Mark, Version
 
 MARK = "headwater.mark"
 """The snapshot property that holds the step which made the snapshot."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headwater.catalogs.base import DEFAULT, CatalogSpec, Place
 from headwater.catalogs.hadoop import HadoopCatalog
 from headwater.catalogs.jdbc import JdbcCatalog
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
 from headwater.formats.base import Address, Surroundings
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")

@@ -13,12 +13,12 @@ from typing import Any
 
 from headwater.catalogs.base import CatalogSpec
 from headwater.catalogs.embedded import embedded
+from headwater.core.storage import Files
 from headwater.formats.base import Surroundings
 from headwater.formats.iceberg.metadata import Metadata
 from headwater.formats.iceberg.names import TableName
 from headwater.formats.iceberg.relocation import metadata_files, read_metadata
 from headwater.formats.relocation import inside
-from headwater.storage import Files
 
 Step = tuple[int, int]
 """Epoch and number."""

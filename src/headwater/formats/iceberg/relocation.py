@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.errors import Code, TerminalError
+from headwater.core.errors import Code, TerminalError
+from headwater.core.storage import Files
 from headwater.formats.iceberg.avro import AvroFile
 from headwater.formats.relocation import PathMap
-from headwater.storage import Files
 
 SUFFIX = ".metadata.json"
 _PATH_FIELD = 2147483546

@@ -13,20 +13,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.errors import Code, IntegrityError, UsageError
+from headwater.core.errors import Code, IntegrityError, UsageError
+from headwater.core.model import DELETED, At, Commit, DataFile, Mark, TableStats, Version
+from headwater.core.spec import Layout
 from headwater.formats.base import Address, Format, SparkTable, Surroundings
+from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.feed import drop_feeds, open_feed
-from headwater.formats.frames import Retype, can_widen, cannot_retype, quoted, schema_changes
 from headwater.formats.iceberg import changes, maintenance
 from headwater.formats.iceberg.format import ICEBERG
 from headwater.formats.iceberg.java import JavaTable, committing
 from headwater.formats.iceberg.layout import LAYOUT, java_spec, layout_of, partitions, properties, respec
-from headwater.formats.iceberg.light import IcebergLight
 from headwater.formats.iceberg.metadata import MARK, Metadata
 from headwater.formats.iceberg.names import table_name
+from headwater.formats.iceberg.native import IcebergLight
 from headwater.formats.stats import table_stats
-from headwater.model import DELETED, At, Commit, DataFile, Mark, TableStats, Version
-from headwater.spec import Layout
+from headwater.spark.frames import quoted
 
 LOOK_EVERY = 300.0
 """Seconds between two looks whether a table's metadata file is whole; the first is when it is first opened here."""

@@ -9,11 +9,11 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from headwater.formats.frames import column
-from headwater.formats.paimon.reading import rows_of
+from headwater.core.model import DELETED, Mark, Version
+from headwater.formats.paimon.rows import rows_of
 from headwater.formats.paimon.snapshots import COMPACT, OVERWRITE, Write
 from headwater.formats.paimon.store import LiveFile, Store, is_added
-from headwater.model import DELETED, Mark, Version
+from headwater.spark.frames import column
 
 PATH = "__paimon_file_path"
 FULL = 0.8

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.core.storage import to_spark_uri
 from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
-from headwater.formats.light import LightTable
-from headwater.session import Extension, SessionNeeds
-from headwater.storage import to_spark_uri
+from headwater.formats.native import LightTable
+from headwater.spark.session import Extension, SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def _spark(spark: SparkSession, address: Address, around: Surroundings) -> Spark
 
 
 def _light(address: Address, around: Surroundings) -> LightTable:
-    from headwater.formats.paimon.light import PaimonLight
+    from headwater.formats.paimon.native import PaimonLight
 
     return PaimonLight(address, around)
 

@@ -6,8 +6,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from headwater.formats.conforming import conformed as value_under
-from headwater.formats.frames import column
+from headwater.formats.struct_cast import conformed as value_under
+from headwater.spark.frames import column
 
 
 def conformed(df: DataFrame, schema: StructType) -> DataFrame:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql.types import StructType
 
-from headwater.errors import Unsupported
-from headwater.formats.paimon.reading import has_struct
-from headwater.spec import Layout, ParquetOptions
+from headwater.core.errors import Unsupported
+from headwater.core.spec import Layout, ParquetOptions
+from headwater.formats.paimon.rows import has_struct
 
 LAYOUT = "headwater.layout"
 NEVER = str(2**31 - 1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import groupby
 
-from headwater.model import Mark, Version
+from headwater.core.model import Mark, Version
 
 APPEND, OVERWRITE, COMPACT = "APPEND", "OVERWRITE", "COMPACT"
 

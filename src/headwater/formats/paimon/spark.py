@@ -12,29 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.errors import Code, TerminalError, Unsupported, UsageError
+from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
+from headwater.core.model import DELETED, WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
+from headwater.core.spec import Layout
 from headwater.formats.base import Address, Format, SparkTable, Surroundings
-from headwater.formats.frames import (
-    AddColumn,
-    Retype,
-    can_widen,
-    cannot_retype,
-    column,
-    diff,
-    schema_changes,
-    signed,
-)
+from headwater.formats.evolution import AddColumn, Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.paimon import files, options
 from headwater.formats.paimon.format import PAIMON
 from headwater.formats.paimon.nested import differ_inside
-from headwater.formats.paimon.reading import (
-    evolved,
-    has_struct,
-    latest_rows,
-    rows_at,
-    rows_of,
-    structs_in_parquet,
-)
+from headwater.formats.paimon.rows import evolved, has_struct, latest_rows, rows_at, rows_of, structs_in_parquet
 from headwater.formats.paimon.snapshots import (
     APPEND,
     COMPACT,
@@ -47,8 +33,7 @@ from headwater.formats.paimon.snapshots import (
 )
 from headwater.formats.paimon.store import DELETE, INSERT, ROW_KIND, LiveFile, Store
 from headwater.formats.stats import table_stats
-from headwater.model import DELETED, WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
-from headwater.spec import Layout
+from headwater.spark.frames import column, diff, signed
 
 WENT = ("-U", "-D")
 LONGEST_LOG = 100

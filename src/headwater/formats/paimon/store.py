@@ -16,11 +16,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
+from headwater.core.model import Mark, Version
 from headwater.formats.base import Address
-from headwater.formats.frames import settings
 from headwater.formats.paimon.snapshots import Snapshot
-from headwater.model import Mark, Version
+from headwater.spark.frames import settings
 
 ROW_KIND = "_row_kind_"
 INSERT, DELETE = 0, 3

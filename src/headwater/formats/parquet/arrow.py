@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.errors import Unsupported
+from headwater.core.errors import Unsupported
 from headwater.formats.arrow import PLAIN_TYPES
 from headwater.formats.parquet.log import Schema
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headwater.errors import Code, TerminalError
+from headwater.core.errors import Code, TerminalError
+from headwater.core.model import At, Commit, DataFile, Version
+from headwater.core.spec import Layout
+from headwater.core.storage import Entry, Files
 from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
 from headwater.formats.parquet.format import PARQUET
-from headwater.model import At, Commit, DataFile, Version
-from headwater.spec import Layout
-from headwater.storage import Entry, Files
 
 FOLDER = replace(
     PARQUET,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.core.storage import Files
 from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
-from headwater.formats.light import LightTable
-from headwater.session import SessionNeeds
-from headwater.storage import Files
+from headwater.formats.native import LightTable
+from headwater.spark.session import SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ def _spark(spark: SparkSession, address: Address, around: Surroundings) -> Spark
 
 
 def _light(address: Address, around: Surroundings) -> LightTable:
-    from headwater.formats.parquet.light import LightParquetTable
+    from headwater.formats.parquet.native import LightParquetTable
 
     return LightParquetTable(address, around)
 

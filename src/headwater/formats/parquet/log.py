@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
-from headwater.errors import Code, IntegrityError, TerminalError, TransientError
-from headwater.model import At, Mark, Version
-from headwater.storage import Files
+from headwater.core.errors import Code, IntegrityError, TerminalError, TransientError
+from headwater.core.model import At, Mark, Version
+from headwater.core.storage import Files
 
 CREATE = "create"
 APPEND = "append"

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from headwater.core.model import Version
+from headwater.core.storage import Files
 from headwater.formats.parquet.log import FOLDER, Entry, Log, LogFile
-from headwater.formats.parquet.staging import OURS, STAGING
-from headwater.model import Version
-from headwater.storage import Files
+from headwater.formats.parquet.staged_files import OURS, STAGING
 
 _SMALL = 0.75
 _LARGE = 1.5

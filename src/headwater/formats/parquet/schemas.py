@@ -25,9 +25,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.errors import Code, Problem, ProjectError
+from headwater.core.errors import Code, Problem, ProjectError
+from headwater.core.spec import Layout
 from headwater.formats.parquet.log import State
-from headwater.spec import Layout
 
 _FOLDABLE = (
     StringType,

@@ -10,22 +10,23 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headwater.errors import Code, IntegrityError, TerminalError
+from headwater.core.errors import Code, IntegrityError, TerminalError
+from headwater.core.model import At, Commit, DataFile, Mark, TableStats, Version
+from headwater.core.spec import Layout
+from headwater.core.storage import Files
 from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, SparkTable, Surroundings
+from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.feed import drop_feeds, open_feed
 from headwater.formats.footers import column_bytes
-from headwater.formats.frames import Retype, can_widen, cannot_retype, schema_changes, signed
 from headwater.formats.parquet import log as entries
 from headwater.formats.parquet import maintenance
 from headwater.formats.parquet.format import PARQUET
 from headwater.formats.parquet.log import Entry, Log, LogFile, State, commit_time
-from headwater.formats.parquet.reading import read_files
+from headwater.formats.parquet.rows import read_files
 from headwater.formats.parquet.schemas import as_json, check_schema, evolved, loosened, schema_of
-from headwater.formats.parquet.staging import Attempt, clear, step_label
+from headwater.formats.parquet.staged_files import Attempt, clear, step_label
 from headwater.formats.stats import table_stats
-from headwater.model import At, Commit, DataFile, Mark, TableStats, Version
-from headwater.spec import Layout
-from headwater.storage import Files
+from headwater.spark.frames import signed
 
 _TOO_LARGE = 1.5
 _JOINS_PER_WRITE = 50

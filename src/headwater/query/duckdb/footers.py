@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.formats.arrow import spark_type
-from headwater.formats.scanning import ScannedFile
+from headwater.formats.file_scan import ScannedFile
 
 MOST_FILES = 64
 """Of more files not every footer is looked at."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headwater.formats.scanning import ParquetScan, ScannedFile
-from headwater.model import Kind, Version
+from headwater.core.model import Kind, Version
+from headwater.formats.file_scan import ParquetScan, ScannedFile
 from headwater.query.duckdb.footers import bound_nan, hold_as_they_are
 from headwater.query.duckdb.terms import Origin, Refused, duckdb_type, identifier, literal, text
 from headwater.query.predicates import Bounds, Predicate, may_hold

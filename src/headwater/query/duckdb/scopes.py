@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from headwater.errors import Code, UsageError, Where, did_you_mean
+from headwater.core.errors import Code, UsageError, Where, did_you_mean
 from headwater.query.duckdb.terms import Refused, Term, derived, spark_name, text
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headwater.errors import Unsupported
+from headwater.core.errors import Unsupported
 
 if TYPE_CHECKING:
     from headwater.query.duckdb.scans import Scan

@@ -25,11 +25,11 @@ from pyspark.sql.types import (
 )
 
 from headwater.sources.append.records import ELEMENT, PATH
-from headwater.sources.decoding.base import EVENT, MISFITS, PROBLEM, SCHEMA, UNKNOWN
-from headwater.sources.decoding.json import JsonDecoder
-from headwater.sources.decoding.misfits import told as misfits_or_none
-from headwater.sources.decoding.misfits import with_more
-from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
+from headwater.sources.decoders.base import EVENT, MISFITS, PROBLEM, SCHEMA, UNKNOWN
+from headwater.sources.decoders.cast_failures import told as misfits_or_none
+from headwater.sources.decoders.cast_failures import with_more
+from headwater.sources.decoders.json import JsonDecoder
+from headwater.sources.decoders.typed import PROBLEM_TYPE, problem
 
 DECIMALS = "_headwater_decimals"
 """What is told of a row's decimals; see `Records`."""

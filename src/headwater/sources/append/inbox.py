@@ -15,10 +15,10 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 
-from headwater.errors import Code, IntegrityError, UsageError
+from headwater.core.errors import Code, IntegrityError, UsageError
+from headwater.core.storage import Files
 from headwater.sources.append.records import Records
-from headwater.sources.decoding.base import HEAD
-from headwater.storage import Files
+from headwater.sources.decoders.base import HEAD
 
 INBOX = "inbox"
 LARGE = "!"

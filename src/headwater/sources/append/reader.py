@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from headwater.errors import Code, IntegrityError
+from headwater.core.errors import Code, IntegrityError
 from headwater.sources.append.config import AppendSource
 from headwater.sources.append.decoder import DECIMALS, AppendDecoder
 from headwater.sources.append.inbox import LARGE, REMEMBERED, Inbox, Waiting
-from headwater.sources.decoding.base import SIZE, Decoder
-from headwater.sources.reading import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext
+from headwater.sources.decoders.base import SIZE, Decoder
+from headwater.sources.reader import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext
 
 MAX_APPENDS = 1000
 """Appends in one step."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
 
 PATH, ELEMENT = "\u001f", "[]"
 """Between the keys of a path, and what stands for the elements of an array."""

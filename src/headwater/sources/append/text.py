@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NoReturn
 
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
 from headwater.sources.append.records import Records
 
 TextFormat = Literal["json", "ndjson", "csv"]

@@ -10,22 +10,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.sources.decoding.base import EVENT, POSITION, RAW, SIZE, Decoder
-from headwater.sources.decoding.csv import DEFAULTS, CsvDecoder
-from headwater.sources.decoding.json import TYPED_ROWS, JsonDecoder
-from headwater.sources.decoding.typed import TypedDecoder
-from headwater.sources.files import frames, peeking, probing
-from headwater.sources.files.compression import may_exceed
+from headwater.core.storage import Files
+from headwater.sources.decoders.base import EVENT, POSITION, RAW, SIZE, Decoder
+from headwater.sources.decoders.csv import DEFAULTS, CsvDecoder
+from headwater.sources.decoders.json import TYPED_ROWS, JsonDecoder
+from headwater.sources.decoders.typed import TypedDecoder
+from headwater.sources.files import frames
+from headwater.sources.files import headers as peeking
+from headwater.sources.files import unreadable as probing
 from headwater.sources.files.config import FilesSource
 from headwater.sources.files.decoders import BinaryDecoder, FileDecoder, TextDecoder
 from headwater.sources.files.frames import FILE, MODIFIED, Place
-from headwater.sources.files.lengths import LONG, line_lengths
+from headwater.sources.files.headers import Peek
 from headwater.sources.files.log import Batch, Taken
 from headwater.sources.files.options import UTF8, decoding
 from headwater.sources.files.partitions import Partitions
-from headwater.sources.files.peeking import Peek
-from headwater.sources.files.splitting import Splitter
-from headwater.storage import Files
+from headwater.sources.files.pieces.compression import may_exceed
+from headwater.sources.files.pieces.lengths import LONG, line_lengths
+from headwater.sources.files.pieces.splitter import Splitter
 
 ONLY_IN_PYTHON = (".zst", ".lz4")
 """Hadoop's own codecs for these need native libraries, which Spark's packages lack or write in another framing."""

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from headwater.core.spec.base import Count, Duration, Size
 from headwater.sources.base import EventColumns, SourceSpec
 from headwater.sources.files.options import refusals, spelled
-from headwater.spec.base import Count, Duration, Size
 
 FileFormat = Literal["json", "csv", "parquet", "avro", "orc", "text", "binary"]
 

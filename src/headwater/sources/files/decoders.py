@@ -6,11 +6,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, POSITION, PROBLEM, RAW, SCHEMA, Decoder
-from headwater.sources.decoding.csv import not_utf8
-from headwater.sources.decoding.literals import parse
-from headwater.sources.decoding.misfits import texts_of, unless_none, with_more
-from headwater.sources.decoding.typed import PROBLEM_TYPE, TypedDecoder, problem
+from headwater.sources.decoders.base import DECODE, EVENT, MISFITS, POSITION, PROBLEM, RAW, SCHEMA, Decoder
+from headwater.sources.decoders.cast_failures import texts_of, unless_none, with_more
+from headwater.sources.decoders.csv import not_utf8
+from headwater.sources.decoders.literals import parse
+from headwater.sources.decoders.typed import PROBLEM_TYPE, TypedDecoder, problem
 from headwater.sources.files.frames import BINARY
 from headwater.sources.files.partitions import Partitions, value_in
 

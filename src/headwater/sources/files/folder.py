@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from headwater.errors import Code, HeadwaterError, TransientError
+from headwater.core.errors import Code, HeadwaterError, TransientError
+from headwater.core.storage import Entry, Files
 from headwater.sources.files.config import FilesSource
+from headwater.sources.files.folder_walk import Walk
 from headwater.sources.files.log import Taken, fingerprint
-from headwater.sources.files.walking import Walk
 from headwater.sources.files.wholeness import State, Wholeness
-from headwater.storage import Entry, Files
 
 UNFINISHED = re.compile(
     r"(^|/)[._]|\.(tmp|temp|part|partial|filepart|crdownload|download|inprogress|_copying_)($|/)", re.IGNORECASE

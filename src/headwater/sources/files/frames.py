@@ -24,13 +24,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.sources.decoding.base import DECODE, EVENT, HEAD, POSITION, PROBLEM, RAW, SIZE
-from headwater.sources.decoding.typed import PROBLEM_TYPE
-from headwater.sources.files.blocks import LargeBlock
+from headwater.core.storage import Files
+from headwater.sources.decoders.base import DECODE, EVENT, HEAD, POSITION, PROBLEM, RAW, SIZE
+from headwater.sources.decoders.typed import PROBLEM_TYPE
 from headwater.sources.files.log import Taken
 from headwater.sources.files.paths import is_plain, shown
-from headwater.sources.files.splitting import FileSplitter, Splitter
-from headwater.storage import Files
+from headwater.sources.files.pieces.blocks import LargeBlock
+from headwater.sources.files.pieces.splitter import FileSplitter, Splitter
 
 FILE = "_file_path"
 """Not `_file`: Iceberg keeps that name, and `_partition`, `_pos`, `_deleted`, `_spec_id`, for itself."""

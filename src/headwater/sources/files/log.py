@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headwater.errors import Code, IntegrityError
-from headwater.storage import Files
+from headwater.core.errors import Code, IntegrityError
+from headwater.core.storage import Files
 
 TIERS = (100, 10_000, 1_000_000)
 """So many batches are merged into one file, and so many of those again: there are never more than some hundred."""

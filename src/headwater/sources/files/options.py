@@ -6,7 +6,7 @@ import codecs
 import re
 from collections.abc import Iterator, Mapping
 
-from headwater.errors import did_you_mean
+from headwater.core.errors import did_you_mean
 
 UTF8 = "utf-8"
 

@@ -12,21 +12,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from headwater.errors import Code, HeadwaterError, IntegrityError, TerminalError, TransientError
-from headwater.logs import get_logger
-from headwater.sources.decoding.base import Decoder
+from headwater.core.errors import Code, HeadwaterError, IntegrityError, TerminalError, TransientError
+from headwater.core.logs import get_logger
+from headwater.sources.decoders.base import Decoder
 from headwater.sources.files import wholeness
 from headwater.sources.files.batches import BatchReader
-from headwater.sources.files.cleaning import Cleaner
+from headwater.sources.files.cleanup import Cleaner
 from headwater.sources.files.config import FilesSource
 from headwater.sources.files.folder import Folder, age_in_seconds
 from headwater.sources.files.frames import EXTRAS, block_size
+from headwater.sources.files.headers import THREADS
 from headwater.sources.files.log import Batch, FileLog, Taken
 from headwater.sources.files.paths import is_unicode, shown
-from headwater.sources.files.peeking import THREADS
-from headwater.sources.files.probing import blames_a_path, blames_a_task, read_through
+from headwater.sources.files.unreadable import blames_a_path, blames_a_task, read_through
 from headwater.sources.files.wholeness import State
-from headwater.sources.reading import Ahead, Lag, Position, Reader, ReaderContext
+from headwater.sources.reader import Ahead, Lag, Position, Reader, ReaderContext
 
 FRESH = 30.0
 """Seconds for which a list of files is believed; older ones are checked before they are settled."""

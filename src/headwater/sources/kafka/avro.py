@@ -13,12 +13,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from headwater.errors import Code, UsageError
-from headwater.sources.decoding.base import DECODE, EVENT, PROBLEM, RAW, Decoder
-from headwater.sources.decoding.typed import PROBLEM_TYPE, conform, problem
-from headwater.sources.kafka.framing import body, schema_id
+from headwater.core.errors import Code, UsageError
+from headwater.sources.decoders.base import DECODE, EVENT, PROBLEM, RAW, Decoder
+from headwater.sources.decoders.typed import PROBLEM_TYPE, conform, problem
 from headwater.sources.kafka.registry import Schema, SchemaRegistry
 from headwater.sources.kafka.types import covers, merged
+from headwater.sources.kafka.wire_format import body, schema_id
 
 FIELD = "value"
 """The field that a payload which is no record stands in."""

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater.errors import Code, HeadwaterError, TransientError, UsageError, nearest
-from headwater.extras import require_extra
+from headwater.core.errors import Code, HeadwaterError, TransientError, UsageError, nearest
+from headwater.core.extras import require_extra
 from headwater.sources.kafka.config import KafkaSource
 from headwater.sources.kafka.offsets import Partition, Seen
 from headwater.sources.kafka.settings import ANSWER_SECONDS, Locate, client_settings

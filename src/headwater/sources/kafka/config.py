@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from pydantic import WithJsonSchema as JsonSchema
 
-from headwater.secret import Secret
+from headwater.core.secret import Secret
+from headwater.core.spec.base import Count, Frozen, Names, Options
 from headwater.sources.base import EventColumns, SourceSpec
-from headwater.spec.base import Count, Frozen, Names, Options
 
 Encoding = Literal["json", "csv", "avro", "protobuf", "debezium", "string", "bytes"]
 Offsets = dict[str, dict[int, int]]

@@ -6,8 +6,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructField, StructType
 
-from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, PROBLEM, Decoder
-from headwater.sources.decoding.typed import problem
+from headwater.sources.decoders.base import DECODE, EVENT, MISFITS, PROBLEM, Decoder
+from headwater.sources.decoders.typed import problem
 from headwater.sources.kafka.types import merged
 
 OP = "_op"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from headwater.errors import Code, IntegrityError
+from headwater.core.errors import Code, IntegrityError
+from headwater.core.storage import Files
 from headwater.sources.kafka.offsets import Place
-from headwater.storage import Files
 
 KEPT = "topic_ids.json"
 Numbers = dict[str, dict[str, int]]

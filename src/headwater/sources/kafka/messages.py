@@ -13,11 +13,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from headwater.errors import Code, UsageError
-from headwater.extras import require_extra
-from headwater.sources.decoding.base import DECODE, EVENT, PROBLEM, RAW, SCHEMA, Decoder
-from headwater.sources.decoding.typed import PROBLEM_TYPE, conform
-from headwater.sources.kafka.framing import HEAD, message_head
+from headwater.core.errors import Code, UsageError
+from headwater.core.extras import require_extra
+from headwater.sources.decoders.base import DECODE, EVENT, PROBLEM, RAW, SCHEMA, Decoder
+from headwater.sources.decoders.typed import PROBLEM_TYPE, conform
 from headwater.sources.kafka.protobuf import (
     Files,
     MessageType,
@@ -30,6 +29,7 @@ from headwater.sources.kafka.protobuf import (
 )
 from headwater.sources.kafka.registry import Schema, SchemaRegistry
 from headwater.sources.kafka.types import covers, merged
+from headwater.sources.kafka.wire_format import HEAD, message_head
 
 _MESSAGE = "_headwater_message"
 _MAIN = "main.proto"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from headwater.extras import require_extra
+from headwater.core.extras import require_extra
 
 _TOKEN = re.compile(
     r"""//[^\n]*|/\*.*?\*/|\s+|(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<word>\.?[A-Za-z_][\w.]*)"""

@@ -28,8 +28,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.extras import require_extra
-from headwater.sources.decoding.typed import fits
+from headwater.core.extras import require_extra
+from headwater.sources.decoders.typed import fits
 from headwater.sources.kafka.proto import compiled
 
 Files = bytes

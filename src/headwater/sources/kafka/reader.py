@@ -21,10 +21,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
-from headwater.handover import Selection
-from headwater.logs import get_logger
-from headwater.sources.decoding.base import Decoder
+from headwater.core.errors import Code, HeadwaterError, TerminalError, UsageError
+from headwater.core.logs import get_logger
+from headwater.sources.decoders.base import Decoder
 from headwater.sources.kafka.cluster import Cluster
 from headwater.sources.kafka.config import KafkaSource
 from headwater.sources.kafka.generations import Generations
@@ -42,8 +41,9 @@ from headwater.sources.kafka.offsets import (
 )
 from headwater.sources.kafka.settings import spark_options
 from headwater.sources.kafka.values import KEY, KEY_RAW, decoder_of, key_column
-from headwater.sources.reading import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext
-from headwater.sparkerrors import reason, without_plan
+from headwater.sources.reader import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext
+from headwater.spark.arrow_bridge import Selection
+from headwater.spark.errors import reason, without_plan
 
 _SILENCE = re.compile(
     r"kafka\.common\.errors\.\w*(Timeout|Disconnect|Network|Unavailable|NotAvailable|NotLeader|Coordinator|Retriable)"

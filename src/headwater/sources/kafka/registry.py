@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from headwater.errors import Code, HeadwaterError, TransientError, UsageError, Where
-from headwater.secret import Secret
-from headwater.storage import Files
+from headwater.core.errors import Code, HeadwaterError, TransientError, UsageError, Where
+from headwater.core.secret import Secret
+from headwater.core.storage import Files
 
 ANSWER_SECONDS = 10
 NOTE = "schemas.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from headwater.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError
 from headwater.sources.kafka.config import KafkaSecurity, KafkaSource
 
 READER_OPTIONS = frozenset(

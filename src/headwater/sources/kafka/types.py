@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from headwater.sources.decoding.typed import fits
+from headwater.sources.decoders.typed import fits
 
 
 def merged(one: DataType, other: DataType) -> DataType:

@@ -10,20 +10,20 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
-from headwater.errors import Code, UsageError
-from headwater.sources.decoding.base import DECODE, EVENT, MISFITS, PROBLEM, RAW, Decoder
-from headwater.sources.decoding.csv import CsvDecoder, not_utf8
-from headwater.sources.decoding.json import JsonDecoder
-from headwater.sources.decoding.typed import PROBLEM_TYPE, problem
+from headwater.core.errors import Code, UsageError
+from headwater.sources.decoders.base import DECODE, EVENT, MISFITS, PROBLEM, RAW, Decoder
+from headwater.sources.decoders.csv import CsvDecoder, not_utf8
+from headwater.sources.decoders.json import JsonDecoder
+from headwater.sources.decoders.typed import PROBLEM_TYPE, problem
 from headwater.sources.kafka.avro import AvroDecoder
 from headwater.sources.kafka.config import Encoding, KafkaSource
 from headwater.sources.kafka.debezium import DebeziumDecoder, payload_of
-from headwater.sources.kafka.framing import unframed
 from headwater.sources.kafka.messages import ProtobufDecoder
 from headwater.sources.kafka.registry import SchemaRegistry
+from headwater.sources.kafka.wire_format import unframed
 
 if TYPE_CHECKING:
-    from headwater.sources.reading import ReaderContext
+    from headwater.sources.reader import ReaderContext
 
 KEY = "_key"
 KEY_RAW = "_headwater_key"

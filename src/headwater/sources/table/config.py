@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from pydantic import WithJsonSchema as JsonSchema
 
+from headwater.core.spec.base import Count
 from headwater.sources.base import EventColumns, SourceSpec
-from headwater.spec.base import Count
 
 _START_FORM = "should be present, latest, a version (12) or a time (2026-10-01T00:00:00Z)"
 

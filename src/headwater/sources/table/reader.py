@@ -11,17 +11,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.errors import Code, HeadwaterError, TerminalError, UsageError
-from headwater.logs import get_logger
-from headwater.model import WEIGHT, Version
-from headwater.sources.decoding.base import Decoder
-from headwater.sources.decoding.json import TYPED_ROWS, JsonDecoder
-from headwater.sources.decoding.typed import TypedDecoder
-from headwater.sources.reading import Ahead, ForeignTable, Lag, Position, Reader, ReaderContext
+from headwater.core.errors import Code, HeadwaterError, TerminalError, UsageError
+from headwater.core.logs import get_logger
+from headwater.core.model import WEIGHT, Version
+from headwater.sources.decoders.base import Decoder
+from headwater.sources.decoders.json import TYPED_ROWS, JsonDecoder
+from headwater.sources.decoders.typed import TypedDecoder
+from headwater.sources.reader import Ahead, ForeignTable, Lag, Position, Reader, ReaderContext
 from headwater.sources.table.config import TableSource
-from headwater.sources.table.place import Place
+from headwater.sources.table.positions import Place
 from headwater.sources.table.rows import EXTRAS, netted, records
-from headwater.sparkerrors import reason
+from headwater.spark.errors import reason
 
 BEGUN = "begun.json"
 COUNTED = 100

@@ -6,9 +6,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, IntegerType, MapType, StringType, StructField, StructType
 
-from headwater.model import WEIGHT
-from headwater.sources.decoding.base import EVENT, POSITION, RAW
-from headwater.sources.table.place import Place
+from headwater.core.model import WEIGHT
+from headwater.sources.decoders.base import EVENT, POSITION, RAW
+from headwater.sources.table.positions import Place
 
 OP = "_op"
 READ, INSERT, DELETE = "r", "i", "d"

@@ -9,10 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType, TimestampType
 
-from headwater.errors import Code, UsageError
-from headwater.formats.frames import column, has_map, quoted
-from headwater.sparkerrors import reason, without_plan
-from headwater.spec import Apply
+from headwater.core.errors import Code, UsageError
+from headwater.core.spec import Apply
+from headwater.spark.errors import reason, without_plan
+from headwater.spark.frames import column, has_map, quoted
 from headwater.tables.apply.shape import (
     AFTER,
     AT,

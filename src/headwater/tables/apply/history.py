@@ -11,7 +11,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from headwater.formats.frames import column
+from headwater.spark.frames import column
 from headwater.tables.apply.shape import (
     AT,
     CURRENT,

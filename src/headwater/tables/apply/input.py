@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql import DataFrame
 
-from headwater.changes.following import Place as At
-from headwater.changes.following import Relation
-from headwater.flows import Positions, Range, wait_for_commits
-from headwater.formats.frames import column
-from headwater.model import WEIGHT, Kind, Version
-from headwater.spec import Table
+from headwater.core.model import WEIGHT, Kind, Version
+from headwater.core.spec import Table
+from headwater.flows.flow import Positions, Range, wait_for_commits
+from headwater.incremental.relations import Place as At
+from headwater.incremental.relations import Relation
+from headwater.spark.frames import column
 from headwater.tables.apply.changes import truncations_of
 from headwater.tables.apply.shape import Place, shape_of
 from headwater.tables.apply.target import check_ordered
 from headwater.tables.apply.truncation import TRUNCATED, noted, remembered
 
 if TYPE_CHECKING:
-    from headwater.sources.reading import Lag
+    from headwater.sources.reader import Lag
 
 STEP_ROWS = 1_000_000
 """A backlog is taken in steps of about so many rows; a version is never cut."""

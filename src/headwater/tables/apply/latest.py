@@ -13,8 +13,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater.formats.frames import column
-from headwater.model import DELETED
+from headwater.core.model import DELETED
+from headwater.spark.frames import column
 from headwater.tables.apply.shape import GONE, GONE_AT, SENT, SEQUENCE, TIE, UNSENT, Shape, order
 
 COUNT, UNORDERED = "_hw_changes", "_hw_unordered"

@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater.formats.frames import column
+from headwater.spark.frames import column
 from headwater.tables.apply.shape import FROM, SEQUENCE, TIE, UNSENT, Shape, no_names, order
 
 _BEFORE, _FROM_KEY, _MOVED = "_hw_before", "_hw_from_key", "_hw_moved"

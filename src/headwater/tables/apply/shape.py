@@ -18,10 +18,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.errors import Code, UsageError, Where, did_you_mean
-from headwater.formats.frames import column, has_map, quoted
-from headwater.spec import Apply
-from headwater.state import STORED
+from headwater.core.errors import Code, UsageError, Where, did_you_mean
+from headwater.core.spec import Apply
+from headwater.core.state import STORED
+from headwater.spark.frames import column, has_map, quoted
 
 SEQUENCE = "_hw_sequence"
 """Orders the changes of a key."""

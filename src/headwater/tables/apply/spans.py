@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, StringType, TimestampType
 
-from headwater.changes.keys import as_literal, literal
-from headwater.formats.frames import column, quoted
-from headwater.formats.near import RANGES
-from headwater.handover import gathered
+from headwater.formats.key_filter import RANGES
+from headwater.incremental.keys import as_literal, literal
+from headwater.spark.arrow_bridge import gathered
+from headwater.spark.frames import column, quoted
 
 MANY = 1_000_000
 """Of more keys than this only the first and the last are asked for."""

@@ -12,14 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
-from headwater.changes.keys import keys_of, narrowed
-from headwater.errors import Code, TerminalError
-from headwater.flows import Intent, Landed
+from headwater.core.errors import Code, TerminalError
+from headwater.core.model import DELETED, Mark, Version
+from headwater.core.spec import Layout, Table
+from headwater.flows.flow import Intent, Landed
 from headwater.formats.base import SparkTable
-from headwater.formats.frames import column
-from headwater.formats.merging import STORED_ROW, Merging
-from headwater.model import DELETED, Mark, Version
-from headwater.spec import Layout, Table
+from headwater.formats.merge_hints import STORED_ROW, Merging
+from headwater.incremental.keys import keys_of, narrowed
+from headwater.spark.frames import column
 from headwater.tables.apply.changes import changes_of
 from headwater.tables.apply.latest import COUNT, UNORDERED, expired
 from headwater.tables.apply.moves import is_open

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructType
 
-from headwater.formats.frames import column
+from headwater.spark.frames import column
 from headwater.tables.apply.changes import sequence_text
 from headwater.tables.apply.shape import AT, FROM, GONE, GONE_AT, SEQUENCE, TIE, UNSENT, Shape, no_names, order
 

@@ -1,0 +1,339 @@
+"""The Python API: a lake, its relations, its queries, its flows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater.api.relations import MaterializedView, Relation
+from headwater.core.errors import Code, ProjectError, UsageError, did_you_mean
+from headwater.core.model import Kind
+from headwater.flows.flow import flow_name
+from headwater.formats.base import Address, SparkTable
+from headwater.project.check import check_project
+from headwater.project.definition import Project
+from headwater.project.load.loader import load_project
+from headwater.query.settings import Settings
+from headwater.spark.errors import keep_words
+from headwater.sql.names import FUNCTIONS, resolve
+from headwater.sql.references import parse_reference
+from headwater.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headwater.ingest.dead_letters import DeadLetters
+    from headwater.query.engines import Engine
+    from headwater.query.limits import Limits, Stopping
+    from headwater.query.result import Result
+    from headwater.runner.reload import Reloaded
+    from headwater.runner.reports import FlowEvent, FlowReport
+    from headwater.runner.socket.server import Answers
+    from headwater.views.records import Refreshed
+
+
+class Lake:
+    """A project's lake. Spark starts with the first call that needs it; `close` ends it."""
+
+    def __init__(self, project: Project) -> None:
+        problems = check_project(project)
+        if problems:
+            raise ProjectError(problems)
+        self.project = project
+        self._warehouse = Warehouse(project)
+        self.settings = Settings()
+
+    @classmethod
+    def open(cls, path: Path | str = ".", target: str | None = None) -> Lake:
+        """The lake of the project at or above a path."""
+        return cls(load_project(path, target))
+
+    def __enter__(self) -> Lake:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        keep_words(error)
+        self.close()
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._warehouse.spark
+
+    def connectors(self) -> list[str]:
+        """Names in the connector lock: what the project's session needs."""
+        return sorted({name for need in self._warehouse.needs() for name in need.connectors})
+
+    def close(self) -> None:
+        self._warehouse.close()
+
+    # --- sources
+
+    def sources(self) -> list[dict[str, Any]]:
+        """Every source: its type and the topics that it feeds."""
+        fed: dict[str, list[str]] = {}
+        for name, topic in self.project.topics.items():
+            fed.setdefault(topic.from_, []).append(name)
+        return [
+            {"source": name, "type": spec.type, "topics": fed.get(name, []), "description": spec.description}
+            for name, spec in self.project.sources.items()
+        ]
+
+    def prepare_source(self, name: str, *, run: bool = False) -> dict[str, Any]:
+        """What the other end of a source needs: each statement's `sql`, `why`, and whether it is `done`."""
+        from dataclasses import asdict
+
+        from headwater.sources.setup import preparation
+
+        spec = self.project.sources.get(name)
+        if spec is None:
+            hint = did_you_mean(name, self.project.sources)
+            raise UsageError(Code.UNKNOWN_REFERENCE, f"there is no source '{name}'", hint=hint)
+        found = preparation(spec, self.project.name)
+        if run:
+            found.run()
+        statements = [asdict(one) for one in found.statements]
+        return {"source": name, "run": run, "statements": statements, "notes": list(found.notes)}
+
+    # --- relations
+
+    def topic(self, name: str) -> Relation:
+        return Relation(self._warehouse, Kind.TOPIC, name)
+
+    def table(self, name: str) -> Relation:
+        return Relation(self._warehouse, Kind.TABLE, name)
+
+    def view(self, name: str) -> MaterializedView:
+        return MaterializedView(self._warehouse, Kind.VIEW, name)
+
+    def relation(self, name: str) -> Relation:
+        """A topic, table or view as SQL names it: `orders`, `tables.orders`, `mv('orders')`."""
+        reference = parse_reference(name)
+        kind = resolve(reference, {kind: self._warehouse.names(kind) for kind in Kind})
+        return Relation(self._warehouse, kind, reference.name)
+
+    def names(self) -> dict[str, list[str]]:
+        """Every relation, by the word that SQL has for its kind: `topic`, `table`, `mv`."""
+        return {word: self._warehouse.names(kind) for word, kind in FUNCTIONS.items()}
+
+    def columns(self, kind: str, name: str) -> list[str]:
+        """The columns of a relation by the word for its kind, as far as they are known without Spark."""
+        return self._warehouse.columns(FUNCTIONS[kind], name)
+
+    def foreign(self, format: str, *, path: str | None = None, table: str | None = None) -> SparkTable:
+        """Somebody else's table, by path or by name in a catalog: `foreign("iceberg", table="lake.sales.orders")`."""
+        if (path is None) == (table is None):
+            raise UsageError(Code.USAGE, "give the table's path or its name in a catalog, one of them")
+        return self._warehouse.foreign(format, Address(self.project.location(path) if path else None, table))
+
+    def topics(self) -> list[dict[str, Any]]:
+        """Every topic: where it comes from, where it is, and whether it has data."""
+        return [self.topic(name).summary() for name in self._warehouse.names(Kind.TOPIC)]
+
+    def tables(self) -> list[dict[str, Any]]:
+        """Every table: what keeps it, where it is, and whether it has data."""
+        return [self.table(name).summary() for name in self._warehouse.names(Kind.TABLE)]
+
+    def views(self) -> list[dict[str, Any]]:
+        """Every view: how it is kept, and how its last refresh went."""
+        from headwater.operations.views import list_views
+
+        return list_views(self._warehouse)
+
+    def create_view(
+        self,
+        name: str,
+        sql: str,
+        *,
+        mode: str | None = None,
+        every: str | timedelta | None = None,
+        max_staleness: str | timedelta | None = None,
+        policy: str = "auto",
+        format: str | None = None,
+        partition_by: Sequence[str] = (),
+        description: str = "",
+        replace: bool = False,
+    ) -> Refreshed:
+        """Make a view and build it; with `replace` beside the one of its name, whose place it takes."""
+        from headwater.operations.views import create_view, refresh_of
+
+        refresh = refresh_of(mode=mode, every=every, max_staleness=max_staleness, policy=policy)
+        return create_view(
+            self._warehouse,
+            name,
+            sql,
+            refresh,
+            replace=replace,
+            format=format,
+            partition_by=partition_by,
+            description=description,
+        )
+
+    def drop_view(self, name: str, *, if_exists: bool = False) -> dict[str, Any]:
+        """Drop a view with its table; refused while another one reads it."""
+        from headwater.operations.views import drop_view
+
+        return drop_view(self._warehouse, name, if_exists=if_exists)
+
+    def dead_letters(
+        self, topic: str | None = None, limit: int | None = None, reason: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Events that could not be taken in, newest first; all of them without a `limit`."""
+        return self._letters(topic).list(topic, limit, reason)
+
+    def dead_letter(self, id: str) -> dict[str, Any]:
+        """One of them with its bytes, by its id or the beginning of it."""
+        return self._letters(None).find(id)
+
+    def replay_dead_letters(
+        self, topic: str | None = None, *, ids: Sequence[str] = (), reason: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Run dead letters through today's pipeline; says per topic what came through."""
+        from dataclasses import asdict
+
+        from headwater.operations.late_rows import let_in
+        from headwater.operations.replay import replay
+
+        letters = self._letters(topic)
+        chosen: dict[str, list[str]] = {}
+        if ids and topic is None:
+            for one in map(letters.find, ids):
+                chosen.setdefault(str(one["topic"]), []).append(str(one["id"]))
+        else:
+            project = self._warehouse.project
+            known = {*project.topics, *(flow_name(table, Kind.TABLE) for table in project.tables)}
+            topics = [topic] if topic is not None else [name for name in letters.topics() if name in known]
+            chosen = {name: list(ids) for name in topics}
+        done = []
+        for name, some in chosen.items():
+            _, of_table, table = name.partition("tables.")
+            again, what = (let_in, table) if of_table else (replay, name)
+            done.append(asdict(again(self._warehouse, what, ids=some, reason=reason)))
+        return done
+
+    def drop_dead_letters(self, topic: str | None = None, *, ids: Sequence[str] = (), reason: str | None = None) -> int:
+        """Forget dead letters for good; returns how many."""
+        letters = self._letters(topic)
+        if ids:
+            found = [
+                one
+                for one in map(letters.find, ids)
+                if topic in (None, one["topic"]) and reason in (None, one["reason"])
+            ]
+            return sum(letters.drop(str(one["topic"]), [str(one["id"])]) for one in found)
+        topics = [topic] if topic is not None else list(letters.topics())
+        return sum(letters.drop(name, letters.ids(name, (), reason, whole=True)) for name in topics)
+
+    def _letters(self, topic: str | None) -> DeadLetters:
+        from headwater.ingest.dead_letters import DeadLetters
+
+        kind, name = Kind.TOPIC, topic
+        if topic is not None and topic.startswith("tables."):
+            kind, name = Kind.TABLE, topic.partition(".")[2]
+        if name is not None and name not in self._warehouse.names(kind):
+            raise self._warehouse.unknown(kind, name)
+        return DeadLetters(self.spark, self._warehouse.around)
+
+    # --- work
+
+    def sql(
+        self,
+        statement: str,
+        *,
+        engine: Engine | None = None,
+        limit: int | None = None,
+        limits: Limits | None = None,
+        stopping: Stopping | None = None,
+        read_only: bool = False,
+        may_refresh: bool = False,
+    ) -> Result:
+        """The answer to a query over `topic('x')`, `table('x')`, `mv('x')`, or to any other statement.
+
+        `limit` gives a query's first rows, `limits` what it may take, `stopping` a switch to cancel it by. `read_only`
+        refuses whatever is not a question about the lake's own relations, by functions that reach no further; it
+        refreshes a view of mode `on_query` that is too old only if it `may_refresh`.
+        """
+        from headwater.api.statements import execute
+
+        return execute(
+            self._warehouse,
+            statement,
+            self.settings,
+            engine=engine,
+            limit=limit,
+            limits=limits,
+            stopping=stopping,
+            read_only=read_only,
+            may_refresh=may_refresh,
+        )
+
+    def run(
+        self,
+        flows: Sequence[str] = (),
+        *,
+        once: bool = False,
+        every: timedelta | None = None,
+        on_event: Callable[[FlowEvent], None] | None = None,
+        stopping: threading.Event | None = None,
+        on_ready: Callable[[Sequence[FlowReport]], None] | None = None,
+        answers: Answers | None = None,
+        apply: bool = False,
+        reloading: threading.Event | None = None,
+        watch: bool = False,
+    ) -> list[FlowReport]:
+        """Run flows until they are up to date (`once`), or until `stopping` is set. `apply`: also where the project
+        has changed in a way that takes rows away.
+
+        `on_event` is called, from the flows' threads, with everything that happens to them; `on_ready` when they
+        begin, with the reports that they keep. `answers` runs the commands of other terminals meanwhile. `reloading`,
+        when it is set, has the project's files read again; `watch` does that whenever they change.
+        """
+        from headwater.runner.runner import Runner
+
+        runner = Runner(self._warehouse, every, once, stopping=stopping or threading.Event(), answers=answers)
+        runner.apply, runner.watch = apply, watch
+        runner.reloading = reloading or runner.reloading
+        runner.on_event = on_event or runner.on_event
+        runner.on_ready = on_ready or runner.on_ready
+        return runner.run(flows)
+
+    @staticmethod
+    def reload(path: Path | str = ".", target: str | None = None, *, apply: bool = False) -> Reloaded:
+        """Have the runner of this process take up its project as the files are now; NO_RUNNER where there is none."""
+        from headwater.project.load.files import find_project
+        from headwater.runner.reload import reload_here
+
+        return reload_here(find_project(path), target, apply=apply)
+
+    def plan(self) -> list[dict[str, Any]]:
+        """What a run would do to the lake: create, change, rebuild; why, and what that reads."""
+        from headwater.operations.plan import planned
+
+        return planned(self._warehouse)
+
+    def status(self) -> list[dict[str, Any]]:
+        """How every flow is, without Spark, and also while another process runs it."""
+        from headwater.runner.status import flow_statuses
+
+        return flow_statuses(self._warehouse)
+
+    def pause(self, flow: str) -> None:
+        """Take no further step of a flow, in whatever process runs it, until it is resumed."""
+        from headwater.runner import control
+
+        control.pause(self._warehouse, flow)
+
+    def resume(self, flow: str) -> None:
+        """Go on with a flow that was paused, or try one again that was given up."""
+        from headwater.runner import control
+
+        control.resume(self._warehouse, flow)
+
+    def start_over(self, flow: str, *, empty: bool) -> int:
+        """Read a flow's source from its beginning, into its table as it is or emptied: at once where a runner has it,
+        else with the next run."""
+        from headwater.runner import control
+
+        return control.start_over(self._warehouse, flow, empty=empty)

@@ -1,0 +1,399 @@
+"""Statements of Headwater's SQL, executed: queries by the engines, the rest by what looks after it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlglot import exp
+
+from headwater.core.errors import Code, TerminalError, UsageError, did_you_mean
+from headwater.core.model import Kind
+from headwater.core.spec import Table, View
+from headwater.operations import tags
+from headwater.operations.diff import require_one_state
+from headwater.operations.exports import checked, explained
+from headwater.operations.listings import HISTORY, shown, told_of
+from headwater.query.engines import Engine, answer
+from headwater.query.limits import Limits, Stopping
+from headwater.query.records import told
+from headwater.query.result import Result
+from headwater.query.settings import Settings
+from headwater.spark.errors import piece_of
+from headwater.sql.blame import asked_moment, blame, fragment, place_of
+from headwater.sql.dialect import Headwater
+from headwater.sql.moments import moment_of
+from headwater.sql.names import Moment, Reference, resolve
+from headwater.sql.parse import parse_statement
+from headwater.sql.places import InvalidSql, Span, pointed, span_of
+from headwater.sql.references import referring
+from headwater.sql.rewrite import with_limit, with_versions
+from headwater.sql.safety import require_read_only
+from headwater.sql.schemas import without_schema
+from headwater.sql.statements import (
+    CreateView,
+    Describe,
+    DropView,
+    Explain,
+    ExplainView,
+    Export,
+    Insert,
+    RefreshView,
+    Select,
+    SetOption,
+    Show,
+    Statement,
+)
+from headwater.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+T = TypeVar("T")
+
+
+def execute(
+    warehouse: Warehouse,
+    sql: str,
+    settings: Settings | None = None,
+    *,
+    engine: Engine | None = None,
+    limit: int | None = None,
+    limits: Limits | None = None,
+    stopping: Stopping | None = None,
+    read_only: bool = False,
+    may_refresh: bool = False,
+) -> Result:
+    """Execute one statement: a query's first `limit` rows; `read_only` refuses all but questions about the lake, and
+    refreshes no view for them unless it `may_refresh`."""
+    plain = without_schema(sql, warehouse.project.name)
+    statement = _parsed(plain) if len(sql) <= _SHORT else parse_statement(plain)
+    if read_only:
+        require_read_only(statement, sql)
+    limits = (limits or Limits()).or_else(warehouse.project.settings.queries)
+    stopping = stopping or Stopping()
+    stopping.at_most(limits.seconds)
+    asking = Asking(engine, limit, limits, stopping, read_only, may_refresh or not read_only)
+    return _Execution(warehouse, sql, settings or Settings(), asking).run(statement)
+
+
+_SHORT = 10_000
+"""Characters of a statement that is worth keeping."""
+
+
+@lru_cache(maxsize=256)
+def _parsed(sql: str) -> Statement:
+    """A text that was parsed before. Whoever changes what it means works on a copy."""
+    return parse_statement(sql)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a query is to be answered."""
+
+    engine: Engine | None = None
+    limit: int | None = None
+    """Its first rows."""
+    limits: Limits | None = None
+    stopping: Stopping | None = None
+    read_only: bool = False
+    may_refresh: bool = True
+    """Whether a view of mode `on_query` that is too old is brought up to date first."""
+
+
+class _Execution:
+    """One statement, with the text that errors point into."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        text: str,
+        settings: Settings,
+        asking: Asking,
+    ) -> None:
+        self._warehouse = warehouse
+        self._text = text
+        self._settings = settings
+        self._asking = asking
+        self._engine: Engine = asking.engine or settings.engine
+        self._known = {kind: warehouse.names(kind) for kind in Kind}
+
+    def run(self, statement: Statement) -> Result:
+        if isinstance(statement, Select):
+            return self._select(statement)
+        if isinstance(statement, Explain):
+            return self._explain(statement)
+        if isinstance(statement, Show):
+            return shown(self._warehouse, statement, self._known)
+        if isinstance(statement, Describe):
+            return self._describe(statement)
+        if isinstance(statement, SetOption):
+            return self._set(statement)
+        if isinstance(statement, Insert):
+            return self._insert(statement)
+        if isinstance(statement, Export):
+            return self._export(statement)
+        return self._view(statement)
+
+    # --- queries
+
+    def _select(self, select: Select, engine: Engine | None = None, *, here: bool = False) -> Result:
+        sql = self._prepared(select)
+        return self._blaming(
+            select.query,
+            lambda: answer(
+                self._warehouse,
+                sql,
+                engine=engine or self._engine,
+                limits=self._asking.limits,
+                rewrite=self._settings.rewrite == "on",
+                stopping=self._asking.stopping,
+                read_only=self._asking.read_only,
+                here=here,
+            ),
+        )
+
+    def _explain(self, statement: Explain) -> Result:
+        from headwater.query.explain import explain
+
+        what = statement.what
+        if isinstance(what, Export):
+            self._check_export(what)
+            return told(explained(what), ["property", "value"])
+        if isinstance(what, CreateView):
+            from headwater.operations.views import explain_query
+
+            sql = self._prepared(what.select, read=False)
+            read_only = self._asking.read_only
+            explained_query = self._blaming(
+                what.select.query, lambda: explain_query(self._warehouse, sql, read_only=read_only)
+            )
+            return _lines(explained_query.lines())
+        sql = self._prepared(what, read=statement.analyze)
+        explanation = self._blaming(
+            what.query,
+            lambda: explain(
+                self._warehouse,
+                sql,
+                engine=self._engine,
+                analyze=statement.analyze,
+                limits=self._asking.limits,
+                stopping=self._asking.stopping,
+                read_only=self._asking.read_only,
+            ),
+        )
+        return _lines(explanation.lines())
+
+    def _prepared(self, select: Select, *, read: bool = True) -> str:
+        """The query's text with its names checked, versions for the labels in it, and no more rows than wanted. Where
+        its rows will be read, views that are too old are refreshed first."""
+        query, labels = select.query, False
+        for table, reference in self._referring(query):
+            kind, moment = self._resolved(reference), self._moment(reference, table)
+            ends = () if reference.changes is None else (reference.changes.start, reference.changes.end)
+            if read and kind is Kind.VIEW and moment is None and not ends:
+                self._freshen(reference)
+            labels |= any(isinstance(one, str) for one in (moment, *ends))
+            if reference.latest:
+                require_one_state(self._warehouse, kind, reference, self._text)
+        if labels:
+            query = with_versions(query, self._version)
+        if self._asking.limit is not None:
+            query = with_limit(query, self._asking.limit)
+        return select.sql if query is select.query else query.sql(dialect=Headwater)
+
+    def _referring(self, query: exp.Query) -> list[tuple[exp.Table, Reference]]:
+        try:
+            return list(referring(query))
+        except InvalidSql as error:
+            raise pointed(error, self._text, error.span) from None
+
+    def _moment(self, reference: Reference, table: exp.Table) -> Moment | None:
+        try:
+            return moment_of(table)
+        except UsageError as error:
+            raise pointed(error, self._text, span_of(table.args["version"]) or reference.span) from None
+
+    def _freshen(self, reference: Reference) -> None:
+        """One of mode `on_query` that is too old is brought up to date before it is read."""
+        definition = self._warehouse.definition(Kind.VIEW, reference.name)
+        if isinstance(definition, View) and definition.refresh.mode == "on_query":
+            from headwater.operations.views import freshen
+
+            try:
+                freshen(self._warehouse, reference.name, self._settings.stale, may_refresh=self._asking.may_refresh)
+            except UsageError as error:
+                raise pointed(error, self._text, reference.span) from None
+
+    def _version(self, reference: Reference, label: str) -> int:
+        try:
+            return tags.version_of(self._warehouse, self._resolved(reference), reference.name, label)
+        except UsageError as error:
+            raise pointed(error, self._text, reference.span) from None
+
+    def _blaming(self, query: exp.Query, ask: Callable[[], T]) -> T:
+        """What an engine finds wrong with a query, at its place in the user's text."""
+        try:
+            return ask()
+        except TerminalError as error:
+            if error.problem.code is not Code.NO_SUCH_VERSION:
+                raise
+            told = UsageError(error.problem.code, error.problem.message, hint=error.problem.hint)
+            raise pointed(told, self._text, asked_moment(query)) from error.__cause__
+        except UsageError as error:
+            cause: Any = error.__cause__
+            error_class = cause.getErrorClass() if hasattr(cause, "getErrorClass") else None
+            if error_class:
+                found = blame(error_class, cause.getMessageParameters() or {}, self._text, query)
+                raise found or pointed(error, self._text, _context(cause, self._text)) from cause
+            raise pointed(error, self._text, _named_in(error, query)) from error.__cause__
+
+    # --- what is there
+
+    def _describe(self, statement: Describe) -> Result:
+        from pyspark.sql.pandas.types import from_arrow_type
+
+        kind, name = self._resolved(statement.what), statement.what.name
+        if statement.history:
+            commits = self._warehouse.existing(kind, name).history()
+            return told([told_of(commit) for commit in commits], HISTORY)
+        # An engine's own word for it: DuckDB's comes without a JVM.
+        query = exp.select("*").from_(exp.to_table(f"{kind.plural}.{name}")).limit(0)
+        found = answer(self._warehouse, query.sql(dialect="spark"), engine=self._engine, here=True)
+        rows = [{"column": f.name, "type": from_arrow_type(f.type).simpleString()} for f in found.schema]
+        return told(rows, ["column", "type"])
+
+    def _set(self, statement: SetOption) -> Result:
+        try:
+            if statement.name is not None and statement.value is not None:
+                self._settings.set(statement.name, statement.value)
+            return told(self._settings.shown(statement.name), ["name", "value"])
+        except UsageError as error:
+            raise pointed(error, self._text, statement.span) from None
+
+    # --- what changes something
+
+    def _insert(self, statement: Insert) -> Result:
+        from headwater.operations.load import insert, reference
+        from headwater.tables.reference import fitted
+
+        name = statement.table.name
+        if self._resolved(statement.table) is not Kind.TABLE:
+            error = UsageError(Code.USAGE, f"rows are inserted into tables, and {statement.table} is none")
+            raise pointed(error, self._text, statement.table.span)
+        reference(self._warehouse, name)
+        rows = self._select(statement.select, "spark", here=True).df
+        known = self._columns(name)
+        columns = statement.columns or tuple(known.names if known is not None else rows.columns)
+        unknown = [one for one in columns if known is not None and one not in known.names]
+        if unknown:
+            assert known is not None
+            message = f"table '{name}' has no column '{unknown[0]}'"
+            error = UsageError(Code.SCHEMA_MISMATCH, message, hint=did_you_mean(unknown[0], known.names))
+            raise pointed(error, self._text, statement.table.span)
+        twice = next((one for at, one in enumerate(columns) if one in columns[:at]), None)
+        if twice is not None:
+            error = UsageError(Code.SCHEMA_MISMATCH, f"the column '{twice}' is named twice")
+            raise pointed(error, self._text, statement.table.span)
+        if len(columns) != len(rows.columns):
+            error = UsageError(
+                Code.SCHEMA_MISMATCH,
+                f"{len(rows.columns)} values for the {len(columns)} columns {', '.join(columns)}",
+                hint="name the columns: INSERT INTO x (a, b) …",
+            )
+            raise pointed(error, self._text, statement.table.span)
+        rows = rows.toDF(*columns)
+        if known is not None:
+            try:
+                rows = fitted(rows, known, f"tables.{name}")
+            except UsageError as error:
+                raise pointed(error, self._text, statement.table.span) from None
+        return _one(asdict(insert(self._warehouse, name, rows)))
+
+    def _columns(self, name: str) -> StructType | None:
+        """The columns of a table, also of one that is declared and not made yet."""
+        table = self._warehouse.table(Kind.TABLE, name)
+        if table.exists():
+            return table.schema()
+        definition = self._warehouse.definition(Kind.TABLE, name)
+        declared = definition.schema_ if isinstance(definition, Table) else None
+        from headwater.ingest.schemas import parse_ddl
+
+        return parse_ddl(self._warehouse.spark, declared)
+
+    def _export(self, statement: Export) -> Result:
+        self._check_export(statement)
+        raise UsageError(
+            Code.NOT_RUNNABLE_YET,
+            "the export is right, and nothing in this release runs it",
+            hint="EXPLAIN EXPORT … says what it would do",
+        )
+
+    def _check_export(self, statement: Export) -> None:
+        kind = self._resolved(statement.what)
+        checked(statement, self._text, self._warehouse.columns(kind, statement.what.name))
+
+    def _view(self, statement: CreateView | RefreshView | DropView | ExplainView) -> Result:
+        from headwater.operations import views
+
+        if isinstance(statement, CreateView):
+            return self._create_view(statement)
+        name = statement.view.name
+        if not isinstance(statement, DropView):
+            self._resolved(statement.view)
+        if isinstance(statement, RefreshView):
+            return _one(views.refresh_view(self._warehouse, name, "full" if statement.full else None).described())
+        if isinstance(statement, ExplainView):
+            return _lines(views.explain_view(self._warehouse, name).lines())
+        if not statement.if_exists:
+            self._resolved(statement.view)
+        return _one(views.drop_view(self._warehouse, name, if_exists=statement.if_exists))
+
+    def _create_view(self, statement: CreateView) -> Result:
+        from headwater.operations import views
+
+        if statement.if_not_exists and statement.name in self._known[Kind.VIEW]:
+            return _one({"view": statement.name, "refresh_type": "none", "reason": "it exists already"})
+        sql = self._prepared(statement.select)
+        made = self._blaming(
+            statement.select.query,
+            lambda: views.create_view(
+                self._warehouse,
+                statement.name,
+                sql,
+                statement.refresh,
+                replace=statement.replace,
+                format=statement.format,
+                partition_by=statement.partition_by,
+            ),
+        )
+        return _one(made.described())
+
+    def _resolved(self, reference: Reference) -> Kind:
+        try:
+            return resolve(reference, self._known)
+        except UsageError as error:
+            raise pointed(error, self._text, reference.span) from None
+
+
+def _one(row: Mapping[str, Any]) -> Result:
+    return told([row], list(row))
+
+
+def _lines(lines: Sequence[str]) -> Result:
+    return told([{"plan": line} for line in lines], ["plan"])
+
+
+def _named_in(error: UsageError, query: exp.Query) -> Span | None:
+    """The column that an engine says is not there."""
+    name = re.search(r"'([^']*)'", error.problem.message) if error.code is Code.UNKNOWN_COLUMN else None
+    return None if name is None else place_of(name[1].split("."), query)
+
+
+def _context(cause: Any, text: str) -> Span | None:
+    """The piece of the query that Spark's analysis is about, as far as it stands in the user's text."""
+    piece = piece_of(cause)
+    return None if piece is None else fragment(piece, text)

@@ -1,0 +1,129 @@
+"""`headwater parquet`: the files under topics, tables and views."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater.api.lake import Lake
+from headwater.cli.options import ProjectPath, Target
+from headwater.cli.output import AsJson, note, print_json, print_line, show_record, show_records
+from headwater.cli.served import warm
+from headwater.core.errors import Code, UsageError
+from headwater.core.spec.layout import Codec, ParquetOptions
+from headwater.core.units import format_size, parse_size
+from headwater.operations.parquet_files import SchemaView
+
+app = typer.Typer(help="The files under topics, tables and views.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The topic; a table or view as tables.x or views.x.")]
+
+
+@app.command()
+@warm
+def stats(
+    name: Name,
+    files: Annotated[bool, typer.Option("--files", help="A line per file instead of per column.")] = False,
+    project: ProjectPath = Path(),
+    target: Target = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the files hold, per column or per file; what is found of columns is kept for planning queries."""
+    with Lake.open(project, target) as lake:
+        if files:
+            columns = ["path", "rows", "bytes", "row_groups", "compression", "partition"]
+            show_records(lake.relation(name).files.list(), columns, as_json=as_json, empty="no files yet")
+            return
+        found = lake.relation(name).files.stats()
+    if as_json:
+        print_json(asdict(found))
+        return
+    columns = ["column", "type", "nulls", "distinct", "min", "max", "bytes"]
+    show_records([asdict(column) for column in found.columns], columns, as_json=False)
+    note(
+        f"{found.rows} rows in {found.files} files, {format_size(found.bytes)}; distinct values are an estimate; "
+        "kept, and queries are planned by it from now on"
+    )
+
+
+@app.command()
+@warm
+def schema(
+    name: Name,
+    view: Annotated[SchemaView, typer.Option("--as", help="Spark's, a Parquet file's, or as JSON Schema.")] = "spark",
+    project: ProjectPath = Path(),
+    target: Target = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the schema as Spark, Parquet or JSON Schema has it."""
+    with Lake.open(project, target) as lake:
+        found = lake.relation(name).files.schema(view)
+    if view == "spark":
+        show_records(found, ["name", "type", "nullable"], as_json=as_json)
+    elif view == "parquet" and not as_json:
+        print_line(found.rstrip())
+    else:
+        print_json(found if view == "json-schema" else {"schema": found})
+
+
+@app.command()
+@warm
+def compact(
+    name: Name,
+    target_file_size: Annotated[str | None, typer.Option("--target-file-size", help="Such as 128MB.")] = None,
+    project: ProjectPath = Path(),
+    target: Target = None,
+    as_json: AsJson = False,
+) -> None:
+    """Join small files. No row changes."""
+    with Lake.open(project, target) as lake:
+        done = lake.relation(name).files.compact(_size(target_file_size))
+    show_record(done, as_json=as_json)
+
+
+@app.command()
+@warm
+def convert(
+    name: Name,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="A new folder, or a name in a catalog: lake.copies.orders; else under ./copies."),
+    ] = None,
+    format: Annotated[str | None, typer.Option("--format", help="Table format; the same if not given.")] = None,
+    compression: Annotated[Codec | None, typer.Option("--compression", help="Codec of the files.")] = None,
+    row_group_size: Annotated[str | None, typer.Option("--row-group-size", help="Such as 64MB.")] = None,
+    bloom_filter: Annotated[list[str] | None, typer.Option("--bloom-filter", help="A column; can be repeated.")] = None,
+    partition_by: Annotated[
+        list[str] | None, typer.Option("--partition-by", help="A column; can be repeated. '' for none.")
+    ] = None,
+    z_order_by: Annotated[list[str] | None, typer.Option("--z-order-by", help="A column; can be repeated.")] = None,
+    project: ProjectPath = Path(),
+    target: Target = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the latest version into a new table of another codec, row group size, format or layout."""
+    options = ParquetOptions(
+        compression=compression, row_group_size=_size(row_group_size), bloom_filter=tuple(bloom_filter or ())
+    )
+    with Lake.open(project, target) as lake:
+        done = lake.relation(name).files.convert(
+            to,
+            format=format,
+            parquet=options,
+            partition_by=None if partition_by is None else tuple(filter(None, partition_by)),
+            z_order_by=tuple(z_order_by or ()),
+        )
+    show_record(asdict(done), as_json=as_json)
+
+
+def _size(text: str | None) -> int | None:
+    try:
+        size = None if text is None else parse_size(text)
+    except ValueError as error:
+        raise UsageError(Code.INVALID_VALUE, str(error)) from None
+    if size == 0:
+        raise UsageError(Code.INVALID_VALUE, "a size of 0 holds nothing", hint="leave it out for the default")
+    return size

@@ -1,0 +1,148 @@
+"""`headwater sql`: a shell."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater.api.lake import Lake
+from headwater.cli.completion import Completion
+from headwater.cli.interrupts import interruptible
+from headwater.cli.options import ProjectPath, Target
+from headwater.cli.output import AsJson, note, show_error
+from headwater.cli.remote import ask
+from headwater.cli.rows import Output, print_rows
+from headwater.core.errors import Code, HeadwaterError, UsageError, did_you_mean
+from headwater.query.engines import Engine
+from headwater.query.limits import Stopping
+from headwater.spark.errors import as_headwater_error
+from headwater.sql.parse import is_complete, parse_statement, split
+from headwater.sql.statements import SetOption
+
+OUTPUTS: tuple[Output, ...] = ("table", "csv", "json", "ndjson")
+
+HELP = r"""A statement ends with ; and may have several lines; arrows move over them, and bring back earlier ones.
+Tab completes names, columns and words. Enter after the ; runs it.
+  \d [NAME]      list topics, tables and views, or describe one
+  \h [NAME]      its versions and what made each
+  \o FORMAT      print rows as table, csv, json or ndjson
+  \?             this help
+  \q             leave (also Ctrl-D); Ctrl-C cancels a query or a line"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("sql")(sql)
+
+
+def sql(
+    engine: Annotated[Engine, typer.Option("--engine", help="Which engine answers.")] = "auto",
+    output: Annotated[Output, typer.Option("--output", help="How rows are printed.")] = "table",
+    project: ProjectPath = Path(),
+    target: Target = None,
+    as_json: AsJson = False,
+) -> None:
+    """A shell for SQL, with one lake that stays open; statements can be piped into it too."""
+    with Lake.open(project, target) as lake:
+        lake.settings.set("headwater.engine", engine)
+        shell = Shell(lake, "json" if as_json else output, project, target)
+        if sys.stdin.isatty():
+            shell.talk()
+        else:
+            shell.read(sys.stdin.read())
+    if shell.failed and not sys.stdin.isatty():
+        raise typer.Exit(shell.failed)
+
+
+class Shell:
+    """Statements one after the other; one that fails does not end it."""
+
+    def __init__(self, lake: Lake, output: Output, project: Path, target: str | None) -> None:
+        self._lake = lake
+        self._output = output
+        self._options = ["--project", str(project), *(["--target", target] if target else [])]
+        self.failed = 0
+        """The exit code of the last statement that failed."""
+
+    def read(self, text: str) -> None:
+        """All statements of a text."""
+        rest = ""
+        for line in text.splitlines(keepends=True):
+            if not rest.strip() and line.lstrip().startswith("\\"):
+                if line.strip() == "\\q":
+                    return
+                self.do(line.strip())
+                continue
+            rest += line
+            if is_complete(rest):
+                self.do(rest)
+                rest = ""
+        if rest.strip():
+            self.do(rest)
+
+    def talk(self) -> None:
+        """With somebody at a terminal."""
+        from headwater.cli.prompt import Editor  # statements that are piped in need no prompt
+
+        note(f"{self._lake.project.name}: \\? for help, \\q to leave")
+        completion = Completion(self._lake.names, self._lake.columns)
+        for text in Editor(self._lake.project.home / "sql_history", completion).entered():
+            self.do(text)
+
+    def do(self, text: str) -> None:
+        """One line that begins with a backslash, or one or more statements."""
+        try:
+            if text.lstrip().startswith("\\"):
+                self._command(text.strip())
+                return
+            for statement in split(text):
+                self._execute(statement)
+        except KeyboardInterrupt:
+            note("cancelled")
+        except HeadwaterError as error:
+            self._failed(error)
+        except Exception as caught:  # a shell outlives whatever a statement does
+            self._failed(as_headwater_error(caught))
+
+    def _execute(self, statement: str) -> None:
+        if isinstance(parse_statement(statement), SetOption):
+            print_rows(self._lake.sql(statement), self._output)
+            return
+        settings = [word for one in self._lake.settings.shown() for word in ("--set", f"{one['name']}={one['value']}")]
+        code = ask(["query", statement, "--output", self._output, *settings, *self._options])
+        if code is None:
+            interruptible(partial(self._answer, statement))
+        elif code:
+            self.failed = code
+
+    def _answer(self, statement: str, stopping: Stopping) -> None:
+        result = self._lake.sql(statement, stopping=stopping)
+        stopping.check()  # nothing is printed by a statement that was left behind
+        print_rows(result, self._output)
+        sys.stdout.flush()
+
+    def _command(self, text: str) -> None:
+        word, _, name = text.rstrip(";").partition(" ")
+        name = name.strip()
+        if word == "\\d":
+            for statement in [f"DESCRIBE {name}"] if name else ["SHOW TOPICS", "SHOW TABLES", "SHOW VIEWS"]:
+                self._execute(statement)
+        elif word == "\\h" and name:
+            self._execute(f"DESCRIBE HISTORY {name}")
+        elif word == "\\o":
+            if name not in OUTPUTS:
+                raise UsageError(
+                    Code.INVALID_VALUE, f"rows can't be printed as '{name}'", hint=did_you_mean(name, OUTPUTS)
+                )
+            self._output = OUTPUTS[OUTPUTS.index(name)]
+        elif word in ("\\?", "\\h"):
+            note(HELP)
+        elif word != "\\q":
+            raise UsageError(Code.USAGE, f"there is no command {word}", hint="\\? lists them")
+
+    def _failed(self, error: HeadwaterError) -> None:
+        self.failed = error.exit_code
+        show_error(error, as_json=False)

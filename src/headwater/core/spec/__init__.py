@@ -1,0 +1,29 @@
+"""Definitions: frozen, strict models with no behaviour. Behaviour lives in the layer that acts on them."""
+
+from headwater.core.spec.base import Definition as Definition
+from headwater.core.spec.base import Frozen as Frozen
+from headwater.core.spec.base import placed as placed
+from headwater.core.spec.layout import Codec as Codec
+from headwater.core.spec.layout import Compaction as Compaction
+from headwater.core.spec.layout import Layout as Layout
+from headwater.core.spec.layout import ParquetOptions as ParquetOptions
+from headwater.core.spec.layout import Retention as Retention
+from headwater.core.spec.outlets import Alert as Alert
+from headwater.core.spec.outlets import Export as Export
+from headwater.core.spec.outlets import Monitor as Monitor
+from headwater.core.spec.relations import Apply as Apply
+from headwater.core.spec.relations import Expectation as Expectation
+from headwater.core.spec.relations import Refresh as Refresh
+from headwater.core.spec.relations import Relation as Relation
+from headwater.core.spec.relations import SchemaPolicy as SchemaPolicy
+from headwater.core.spec.relations import Table as Table
+from headwater.core.spec.relations import Topic as Topic
+from headwater.core.spec.relations import View as View
+from headwater.core.spec.relations import Watermark as Watermark
+from headwater.core.spec.relations import layout_of as layout_of
+from headwater.core.spec.settings import RuntimeSpec as RuntimeSpec
+from headwater.core.spec.settings import S3Spec as S3Spec
+from headwater.core.spec.settings import ServerSpec as ServerSpec
+from headwater.core.spec.settings import Settings as Settings
+from headwater.core.spec.settings import SparkSpec as SparkSpec
+from headwater.core.spec.settings import StorageSpec as StorageSpec

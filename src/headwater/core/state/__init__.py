@@ -1,0 +1,9 @@
+"""The state database: what the lake holds, so that it is found without a JVM; and who runs which flow, how it goes.
+
+It can be rebuilt from the lake, but for what people have told flows to do (pause).
+"""
+
+from headwater.core.state.lake import State
+from headwater.core.state.records import STORED, Control, LakeRecord, LeaseRecord, RelationRecord
+
+__all__ = ["STORED", "Control", "LakeRecord", "LeaseRecord", "RelationRecord", "State"]

@@ -1,0 +1,290 @@
+"""The state database by SQLAlchemy: all of it can be read and written here, after a third of a second of loading."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError, SQLAlchemyError
+
+from headwater.core.disk_errors import hint_for, room, tells_full, tells_passing
+from headwater.core.errors import Code, TerminalError, TransientError
+from headwater.core.extras import require_extra
+from headwater.core.model import Kind
+from headwater.core.private_files import create_private
+from headwater.core.state.records import BUSY, SQLITE, Control, LakeRecord, LeaseRecord, RelationRecord, record_of
+
+_AWAY = re.compile("locked|no such table")
+"""What SQLite says of a database that somebody is writing, or whose disk is gone."""
+
+_metadata = sa.MetaData()
+
+_relations = sa.Table(
+    "relations",
+    _metadata,
+    sa.Column("kind", sa.String, primary_key=True),
+    sa.Column("name", sa.String, primary_key=True),
+    sa.Column("format", sa.String, nullable=False),
+    sa.Column("path", sa.String),
+    sa.Column("catalog_table", sa.String),
+    sa.Column("hidden", sa.String, nullable=False),
+    sa.Column("origin", sa.String, nullable=False),
+    sa.Column("definition", sa.String, nullable=False),
+    sa.Column("created_at", sa.String, nullable=False),
+    sa.Column("shown", sa.String),
+    sa.Column("statement", sa.String),
+    sa.Column("made_from", sa.String),
+)
+
+_lake = sa.Table(
+    "lake",
+    _metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("warehouse", sa.String, nullable=False),
+    sa.Column("home", sa.String, nullable=False),
+)
+"""The one lake that the state belongs to."""
+
+_leases = sa.Table(
+    "leases",
+    _metadata,
+    sa.Column("flow", sa.String, primary_key=True),
+    sa.Column("token", sa.String, nullable=False),
+    sa.Column("holder", sa.String, nullable=False),
+    sa.Column("renewed_at", sa.Float, nullable=False),
+    sa.Column("expires_at", sa.Float, nullable=False),
+)
+
+_controls = sa.Table(
+    "flow_controls",
+    _metadata,
+    sa.Column("flow", sa.String, primary_key=True),
+    sa.Column("paused", sa.Boolean, nullable=False),
+    sa.Column("resumed", sa.Integer, nullable=False),
+    sa.Column("changed_at", sa.Float, nullable=False),
+)
+
+_releases = sa.Table(
+    "flow_releases",
+    _metadata,
+    sa.Column("flow", sa.String, primary_key=True),
+    sa.Column("token", sa.String, nullable=False),
+    sa.Column("expires_at", sa.Float, nullable=False),
+)
+
+_statuses = sa.Table(
+    "flow_statuses",
+    _metadata,
+    sa.Column("flow", sa.String, primary_key=True),
+    sa.Column("status", sa.String, nullable=False),
+    sa.Column("updated_at", sa.Float, nullable=False),
+)
+
+
+class Database:
+    """Small and transactional; SQLite beside the project, or a database that several machines share."""
+
+    def __init__(self, url: str) -> None:
+        self._shared = not url.startswith("sqlite")
+        if self._shared:
+            require_extra("postgres", "psycopg")
+            self._engine = sa.create_engine(_with_driver(url), pool_pre_ping=True)
+        else:
+            with suppress(OSError):  # SQLite says itself why it can't be made
+                create_private(Path(url.removeprefix(SQLITE)))
+            self._engine = sa.create_engine(url, connect_args={"timeout": BUSY})
+        with self._doing("open"):
+            self._create()
+
+    def put(self, record: RelationRecord) -> None:
+        """Record a relation; one of the same kind and name is replaced."""
+        where = (_relations.c.kind == record.kind.value) & (_relations.c.name == record.name)
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_relations).where(where))
+            connection.execute(
+                sa.insert(_relations).values(
+                    kind=record.kind.value,
+                    name=record.name,
+                    format=record.format,
+                    path=record.path,
+                    catalog_table=record.table,
+                    hidden=json.dumps(record.hidden),
+                    origin=record.origin,
+                    definition=record.definition,
+                    created_at=record.created_at.isoformat(),
+                    shown=record.shown,
+                    statement=record.statement,
+                    made_from=record.made_from,
+                )
+            )
+
+    def remove(self, kind: Kind, name: str) -> None:
+        where = (_relations.c.kind == kind.value) & (_relations.c.name == name)
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_relations).where(where))
+
+    def relations(self) -> list[RelationRecord]:
+        with self._doing("read"), self._engine.connect() as connection:
+            return [record_of(dict(row)) for row in connection.execute(sa.select(_relations)).mappings()]
+
+    # --- which lake it is the state of
+
+    def lake(self) -> LakeRecord | None:
+        with self._doing("read"), self._engine.connect() as connection:
+            row = connection.execute(sa.select(_lake)).mappings().first()
+            return None if row is None else LakeRecord(**row)
+
+    def set_lake(self, lake: LakeRecord) -> None:
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_lake))
+            connection.execute(sa.insert(_lake).values(id=lake.id, warehouse=lake.warehouse, home=lake.home))
+
+    def forget_runners(self) -> None:
+        """Drop the leases and the last words of the runners of another lake, which this one was copied from."""
+        with self._doing("write"), self._engine.begin() as connection:
+            for table in (_leases, _statuses):
+                connection.execute(sa.delete(table))
+
+    def clear(self) -> None:
+        """Forget everything: it is of another lake."""
+        with self._doing("write"), self._engine.begin() as connection:
+            for table in _metadata.tables.values():
+                connection.execute(sa.delete(table))
+
+    # --- leases: each change names the token it expects to find, so that of two only one goes through
+
+    def now(self) -> float:
+        """The time that leases go by: the shared database's, so that machines needn't agree on theirs."""
+        if not self._shared:
+            return time.time()
+        with self._doing("read"), self._engine.connect() as connection:
+            return float(connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+
+    def lease(self, flow: str) -> LeaseRecord | None:
+        return next(iter(self._lease_records(_leases.c.flow == flow)), None)
+
+    def leases(self) -> dict[str, LeaseRecord]:
+        return {record.flow: record for record in self._lease_records()}
+
+    def take_lease(self, record: LeaseRecord, instead_of: str | None) -> bool:
+        """Make the lease ours if its token is still `instead_of` (None: if there is none); whether that was so."""
+        values = {
+            "token": record.token,
+            "holder": json.dumps(dict(record.holder), sort_keys=True),
+            "renewed_at": record.renewed_at,
+            "expires_at": record.expires_at,
+        }
+        with self._doing("write"):
+            if instead_of is not None:
+                where = (_leases.c.flow == record.flow) & (_leases.c.token == instead_of)
+                with self._engine.begin() as connection:
+                    return connection.execute(sa.update(_leases).where(where).values(values)).rowcount == 1
+            try:
+                with self._engine.begin() as connection:
+                    connection.execute(sa.insert(_leases).values(flow=record.flow, **values))
+                return True
+            except IntegrityError:
+                return False
+
+    def drop_lease(self, flow: str, token: str) -> None:
+        where = (_leases.c.flow == flow) & (_leases.c.token == token)
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_leases).where(where))
+
+    # --- what flows are told, and how they are
+
+    def controls(self) -> dict[str, Control]:
+        with self._doing("read"), self._engine.connect() as connection:
+            rows = connection.execute(sa.select(_controls)).mappings()
+            return {row["flow"]: Control(bool(row["paused"]), int(row["resumed"])) for row in rows}
+
+    def set_control(self, flow: str, *, paused: bool) -> None:
+        """Pause a flow, or let it run (again)."""
+        where = _controls.c.flow == flow
+        with self._doing("write"), self._engine.begin() as connection:
+            resumed = connection.execute(sa.select(_controls.c.resumed).where(where)).scalar() or 0
+            connection.execute(sa.delete(_controls).where(where))
+            values = {"paused": paused, "resumed": resumed + (not paused), "changed_at": time.time()}
+            connection.execute(sa.insert(_controls).values(flow=flow, **values))
+
+    def releases(self) -> frozenset[str]:
+        """The flows that commands ask their runners to let go of."""
+        now = self.now()
+        with self._doing("read"), self._engine.connect() as connection:
+            found = connection.execute(sa.select(_releases.c.flow).where(_releases.c.expires_at > now))
+            return frozenset(found.scalars())
+
+    def ask_release(self, flow: str, token: str, seconds: float) -> None:
+        """Ask whoever runs a flow to let go of it; the request is void after so many seconds."""
+        values = {"flow": flow, "token": token, "expires_at": self.now() + seconds}
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_releases).where(_releases.c.flow == flow))
+            connection.execute(sa.insert(_releases), values)
+
+    def end_release(self, flow: str, token: str) -> None:
+        """Take a request back."""
+        where = (_releases.c.flow == flow) & (_releases.c.token == token)
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_releases).where(where))
+
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """The last thing each flow has said of itself; `updated_at` is seconds since 1970."""
+        with self._doing("read"), self._engine.connect() as connection:
+            rows = connection.execute(sa.select(_statuses)).mappings()
+            return {row["flow"]: {**json.loads(row["status"]), "updated_at": row["updated_at"]} for row in rows}
+
+    def put_statuses(self, statuses: Mapping[str, Mapping[str, Any]]) -> None:
+        rows = [
+            {"flow": flow, "status": json.dumps(dict(status), sort_keys=True), "updated_at": time.time()}
+            for flow, status in statuses.items()
+        ]
+        if not rows:
+            return
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_statuses).where(_statuses.c.flow.in_(list(statuses))))
+            connection.execute(sa.insert(_statuses), rows)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _create(self) -> None:
+        """Make what is missing; two that begin at the same instant may find each other's tables half way."""
+        try:
+            _metadata.create_all(self._engine)
+        except SQLAlchemyError:
+            _metadata.create_all(self._engine)
+        for table in _metadata.tables.values():  # a database of an earlier release may lack some columns
+            known = {column["name"] for column in sa.inspect(self._engine).get_columns(table.name)}
+            for missing in (column for column in table.columns if column.name not in known):
+                with self._engine.begin() as connection:
+                    connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {missing.name} VARCHAR"))
+
+    def _lease_records(self, *where: sa.ColumnElement[bool]) -> list[LeaseRecord]:
+        with self._doing("read"), self._engine.connect() as connection:
+            rows = connection.execute(sa.select(_leases).where(*where)).mappings()
+            return [LeaseRecord(**{**row, "holder": json.loads(row["holder"])}) for row in rows]
+
+    @contextmanager
+    def _doing(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            cause = str(getattr(error, "orig", None) or error).splitlines()[0]
+            where = self._engine.url.render_as_string(hide_password=True)
+            message = f"can't {verb} the state database {where}: {cause}"
+            away = isinstance(error, (OperationalError, InterfaceError)) and (self._shared or _AWAY.search(cause))
+            if not self._shared and tells_passing(cause):
+                away, message = True, f"{message}{room([str(self._engine.url.database)])}"
+            hint = hint_for(full=not self._shared and tells_full(cause))
+            raise (TransientError if away else TerminalError)(Code.STORAGE_FAILED, message, hint=hint) from error
+
+
+def _with_driver(url: str) -> str:
+    """SQLAlchemy's name for Postgres by psycopg."""
+    return "postgresql+psycopg://" + url.split("://", 1)[1]

@@ -1,0 +1,237 @@
+"""The state of one lake. Which relations it has is read from SQLite at once; the rest is left to `database.py`."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headwater.core.disk_errors import disk_error, is_passing
+from headwater.core.errors import Code, HeadwaterError, TerminalError
+from headwater.core.model import Kind
+from headwater.core.private_files import make_private
+from headwater.core.secret import Secret
+from headwater.core.state.paths import Roots
+from headwater.core.state.records import (
+    BUSY,
+    COLUMNS,
+    SQLITE,
+    Control,
+    LakeRecord,
+    LeaseRecord,
+    RelationRecord,
+    record_of,
+)
+
+if TYPE_CHECKING:
+    from headwater.core.state.database import Database
+
+
+class Copy(Protocol):
+    """Where the lake itself keeps what the state knows of its relations; their paths are stored ones."""
+
+    def put(self, record: RelationRecord) -> None: ...
+
+    def remove(self, kind: Kind, name: str) -> None: ...
+
+
+class State:
+    """Small and transactional; SQLite beside the project, or a database that several machines share."""
+
+    def __init__(self, url: str, roots: Roots | None = None) -> None:
+        self._url = url
+        self.roots = roots or Roots("/", "/")
+        self.copy: Copy | None = None
+        """Is told of every relation before the state is; the state can be rebuilt from it."""
+        self.refusal: HeadwaterError | None = None
+        """Why nobody may write to the lake with this state."""
+        self._lock = threading.RLock()
+        self._opened: Database | None = None
+        self._file = Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
+        self._reader: sqlite3.Connection | None = None
+        self._known: tuple[int, list[RelationRecord]] | None = None
+        """The relations, and SQLite's number of the state that they were read from."""
+        if self._file is None:
+            self._database  # noqa: B018  a shared database that can't be reached is said now
+
+    @staticmethod
+    def beside(home: Path, roots: Roots | None = None) -> State:
+        """The SQLite database of a project's own folder."""
+        try:
+            make_private(home)
+        except OSError as error:
+            if is_passing(error):
+                raise disk_error(f"can't make the folder {home}", error, str(home)) from error
+            raise TerminalError(Code.WAREHOUSE_UNWRITABLE, f"can't make the folder {home}: {error.strerror}") from error
+        return State(f"{SQLITE}{home / 'state.db'}", roots)
+
+    @staticmethod
+    def of(setting: str | Secret, home: Path, roots: Roots | None = None) -> State:
+        """The database that the project's `state` names."""
+        return State(setting.reveal(), roots) if isinstance(setting, Secret) else State.beside(home, roots)
+
+    @staticmethod
+    def lake_in(home: Path) -> LakeRecord | None:
+        """The lake that the state in another project's folder is of; nothing there is touched."""
+        try:
+            address = f"{(home / 'state.db').absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(address, uri=True, timeout=BUSY)) as connection:
+                row = connection.execute("SELECT id, warehouse, home FROM lake").fetchone()
+        except (sqlite3.Error, OSError):
+            return None
+        return None if row is None else LakeRecord(*row)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other machines may have it open."""
+        return self._file is None
+
+    @property
+    def _database(self) -> Database:
+        with self._lock:
+            if self._opened is None:
+                from headwater.core.state.database import Database
+
+                self._opened = Database(self._url)
+            return self._opened
+
+    def close(self) -> None:
+        with self._lock:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+            self._known = None
+
+    # --- relations
+
+    def put(self, record: RelationRecord) -> None:
+        """Record a relation; one of the same kind and name is replaced."""
+        record = replace(record, path=self.roots.stored(record.path))
+        if self.copy is not None:
+            self.copy.put(record)
+        self._database.put(record)
+
+    def remove(self, kind: Kind, name: str) -> None:
+        if self.copy is not None:
+            self.copy.remove(kind, name)
+        self._database.remove(kind, name)
+
+    def relations(self, kind: Kind | None = None) -> list[RelationRecord]:
+        """By kind and name; read again only after somebody has written."""
+        return [record for record in self._relations() if kind is None or record.kind is kind]
+
+    def relation(self, kind: Kind, name: str) -> RelationRecord | None:
+        return next((record for record in self._relations() if record.kind is kind and record.name == name), None)
+
+    def _relations(self) -> list[RelationRecord]:
+        with self._lock:
+            try:
+                found = self._read()
+            except sqlite3.Error:  # not made yet, or by an earlier release
+                found = None
+        return self._resolved(self._database.relations()) if found is None else found
+
+    def stored_relations(self) -> list[RelationRecord]:
+        """As they are kept: with paths from the warehouse, or absolute ones of an earlier release."""
+        return self._database.relations()
+
+    def _resolved(self, records: Iterable[RelationRecord]) -> list[RelationRecord]:
+        found = [replace(record, path=self.roots.resolved(record.path)) for record in records]
+        return sorted(found, key=lambda record: (record.kind.value, record.name))
+
+    def _read(self) -> list[RelationRecord] | None:
+        """Without SQLAlchemy, whose loading takes longer than many a command; None where it is not SQLite."""
+        if self._file is None:
+            return None
+        if self._reader is None:
+            address = f"{self._file.absolute().as_uri()}?mode=ro"
+            self._reader = sqlite3.connect(address, uri=True, check_same_thread=False, timeout=BUSY)
+        number: int = self._reader.execute("PRAGMA data_version").fetchone()[0]
+        if self._known is None or self._known[0] != number:
+            rows = self._reader.execute(f"SELECT {', '.join(COLUMNS)} FROM relations").fetchall()
+            self._known = number, self._resolved(record_of(dict(zip(COLUMNS, row, strict=True))) for row in rows)
+        return self._known[1]
+
+    # --- which lake it is the state of
+
+    def require_own(self) -> None:
+        """Raise where the lake is another project's."""
+        if self.refusal is not None:
+            raise self.refusal
+
+    def lake(self) -> LakeRecord | None:
+        """None: of an earlier release, or made this moment."""
+        with self._lock:
+            try:
+                if self._read() is not None and self._reader is not None:
+                    row = self._reader.execute("SELECT id, warehouse, home FROM lake").fetchone()
+                    return None if row is None else LakeRecord(*row)
+            except sqlite3.Error:  # not made yet, or by an earlier release
+                pass
+        return self._database.lake()
+
+    def set_lake(self, lake: LakeRecord) -> None:
+        self._database.set_lake(lake)
+
+    def forget_runners(self) -> None:
+        """Drop the leases and the last words of the runners of another lake, which this one was copied from."""
+        self._database.forget_runners()
+
+    def clear(self) -> None:
+        """Forget everything: it is of another lake."""
+        self._database.clear()
+
+    # --- leases
+
+    def now(self) -> float:
+        """The time that leases go by: the shared database's, so that machines needn't agree on theirs."""
+        return self._database.now()
+
+    def lease(self, flow: str) -> LeaseRecord | None:
+        return self._database.lease(flow)
+
+    def leases(self) -> dict[str, LeaseRecord]:
+        return self._database.leases()
+
+    def take_lease(self, record: LeaseRecord, instead_of: str | None) -> bool:
+        """Make the lease ours if its token is still `instead_of` (None: if there is none); whether that was so."""
+        self.require_own()
+        return self._database.take_lease(record, instead_of)
+
+    def drop_lease(self, flow: str, token: str) -> None:
+        self._database.drop_lease(flow, token)
+
+    # --- what flows are told, and how they are
+
+    def controls(self) -> dict[str, Control]:
+        return self._database.controls()
+
+    def set_control(self, flow: str, *, paused: bool) -> None:
+        """Pause a flow, or let it run (again)."""
+        self._database.set_control(flow, paused=paused)
+
+    def releases(self) -> frozenset[str]:
+        """The flows that commands ask their runners to let go of."""
+        return self._database.releases()
+
+    def ask_release(self, flow: str, token: str, seconds: float) -> None:
+        """Ask whoever runs a flow to let go of it; the request is void after so many seconds."""
+        self._database.ask_release(flow, token, seconds)
+
+    def end_release(self, flow: str, token: str) -> None:
+        """Take a request back."""
+        self._database.end_release(flow, token)
+
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """The last thing each flow has said of itself; `updated_at` is seconds since 1970."""
+        return self._database.statuses()
+
+    def put_statuses(self, statuses: Mapping[str, Mapping[str, Any]]) -> None:
+        self._database.put_statuses(statuses)

@@ -1,0 +1,96 @@
+"""What the state database holds, as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from headwater.core.model import Kind
+
+SQLITE = "sqlite:///"
+"""How the address of a database beside the project begins."""
+BUSY = 30
+"""Seconds to wait for another process that writes to SQLite."""
+
+
+@dataclass(frozen=True)
+class RelationRecord:
+    """A topic, table or view that exists, and where."""
+
+    kind: Kind
+    name: str
+    format: str
+    path: str | None = None
+    table: str | None = None
+    hidden: tuple[str, ...] = ()
+    origin: str = "project"
+    definition: str = ""
+    created_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    shown: str | None = None
+    """How its stored rows are shown: a query over STORED in Spark's SQL; None: as they are."""
+    statement: str | None = None
+    """The definition as JSON, of one that was made by a statement (`origin` is `statement`)."""
+    made_from: str | None = None
+    """The project's definition that it was last kept by, as JSON; None: of a release that did not say."""
+
+
+STORED = "headwater_stored"
+"""What stands for the stored table in `shown`."""
+
+
+@dataclass(frozen=True)
+class LakeRecord:
+    """The lake that a state belongs to, and where both were seen last."""
+
+    id: str
+    warehouse: str
+    home: str
+    """The folder `.headwater` that holds the state of this machine."""
+
+
+@dataclass(frozen=True)
+class LeaseRecord:
+    """Who may write for a flow, and until when if nothing more is heard. Times are seconds since 1970."""
+
+    flow: str
+    token: str
+    holder: Mapping[str, Any]
+    renewed_at: float
+    expires_at: float
+
+
+@dataclass(frozen=True)
+class Control:
+    """What people have told a flow to do."""
+
+    paused: bool = False
+    resumed: int = 0
+    """Grows with every `resume`: a flow that was given up is tried again."""
+
+
+COLUMNS = (
+    "kind", "name", "format", "path", "catalog_table", "hidden", "origin", "definition", "created_at", "shown",
+    "statement", "made_from",
+)  # fmt: skip
+"""Of the table `relations`."""
+
+
+def record_of(row: Mapping[str, Any]) -> RelationRecord:
+    """A row of `relations`."""
+    return RelationRecord(
+        kind=Kind(row["kind"]),
+        name=row["name"],
+        format=row["format"],
+        path=row["path"],
+        table=row["catalog_table"],
+        hidden=tuple(json.loads(row["hidden"])),
+        origin=row["origin"],
+        definition=row["definition"],
+        created_at=datetime.fromisoformat(row["created_at"]),
+        shown=row["shown"],
+        statement=row["statement"],
+        made_from=row["made_from"],
+    )

@@ -1,0 +1,343 @@
+"""Small files of the lake, wherever it lies: read, written whole or not at all, listed, moved, deleted.
+
+One class over pyarrow's file systems for a root URI: a local path, `file://`, `s3://` (`s3a://`), `gs://`,
+`abfss://`, `hdfs://`. Paths are relative to the root, with `/` between their parts.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyarrow import NativeFile, fs
+
+from headwater.core.disk_errors import disk_error
+from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
+from headwater.core.secret import Secret
+
+_SCHEME = re.compile(r"^([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+_PATTERN = re.compile(r"([{}\[\]*?\\])")
+_UNWRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR})
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or folder under the root."""
+
+    path: str
+    bytes: int
+    modified: datetime
+    is_folder: bool = False
+
+    @property
+    def name(self) -> str:
+        return posixpath.basename(self.path)
+
+
+class Files:
+    """The files under one root."""
+
+    def __init__(self, root: str, storage: Mapping[str, Any] | None = None) -> None:
+        self.root = root.rstrip("/") or "/"
+        self._fs, base = _open(root, storage or {})
+        self._base = base.rstrip("/") or "/"
+
+    @property
+    def is_local(self) -> bool:
+        return isinstance(self._fs, fs.LocalFileSystem)
+
+    def inside(self, path: str = "") -> str:
+        """The path as the file system itself names it; it may be a full path or URI in the same storage too."""
+        scheme, rest = _split(path)
+        if scheme in ("abfs", "abfss"):
+            rest = _azure_path(path)
+        elif scheme == "file":
+            rest = "/" + rest.lstrip("/")
+        elif not scheme:
+            rest = posixpath.join(self._base, rest) if rest else self._base
+        return rest
+
+    def join(self, *parts: str) -> str:
+        """The full URI (or local path) of something under the root."""
+        return posixpath.join(self.root, *parts)
+
+    def spark_uri(self, path: str = "") -> str:
+        """The same, as Spark's file systems name it."""
+        return to_spark_uri(self.join(path) if path else self.root)
+
+    def spark_pattern(self, path: str = "") -> str:
+        """The same for Spark's readers, which take brackets, braces and stars for patterns."""
+        return _PATTERN.sub(r"\\\1", self.spark_uri(path))
+
+    # --- reading
+
+    def read_bytes(self, path: str) -> bytes:
+        found = self.find(path)
+        if found is None:
+            raise TerminalError(Code.STORAGE_FAILED, f"there is no file {self.join(path)}")
+        return found
+
+    def read_text(self, path: str) -> str:
+        return self.read_bytes(path).decode("utf-8")
+
+    def find(self, path: str) -> bytes | None:
+        """The content, or None if there is no such file."""
+        with self._doing("read", path):
+            try:
+                with self._fs.open_input_file(self.inside(path)) as file:
+                    content: bytes = file.read()
+                    return content
+            except FileNotFoundError:
+                return None
+
+    @contextmanager
+    def reading(self, path: str) -> Iterator[NativeFile]:
+        """An open file for those who read parts of it."""
+        with self._doing("read", path):
+            with self._fs.open_input_file(self.inside(path)) as file:
+                yield file
+
+    def exists(self, path: str = "") -> bool:
+        with self._doing("look up", path):
+            return bool(self._fs.get_file_info(self.inside(path)).type != fs.FileType.NotFound)
+
+    def entry(self, path: str = "") -> Entry | None:
+        """What is known of one file or folder; None if there is none."""
+        with self._doing("look up", path):
+            info = self._fs.get_file_info(self.inside(path))
+            return None if info.type == fs.FileType.NotFound else self._entry(info)
+
+    def list(self, path: str = "", *, recursive: bool = False) -> list[Entry]:
+        """What lies in a folder, by name; nothing if there is no such folder. Temporary files don't show."""
+        with self._doing("list", path):
+            selector = fs.FileSelector(self.inside(path), recursive=recursive, allow_not_found=True)
+            found = [self._entry(info) for info in self._fs.get_file_info(selector)]
+        return sorted((e for e in found if not _is_temporary(e.name)), key=lambda e: e.path)
+
+    # --- writing
+
+    def write_atomic(self, path: str, content: str | bytes) -> None:
+        """Write a file whole: a reader sees the old content or the new, also after a crash."""
+        data = content.encode("utf-8") if isinstance(content, str) else content
+        with self._doing("write", path, writing=True):
+            if self.is_local:
+                temporary = self._write_temporary(path, data)
+                os.replace(temporary, self.inside(path))
+                _sync_folder(os.path.dirname(temporary))
+            else:
+                self._put(path, data)
+
+    def write_new(self, path: str, content: str | bytes) -> bool:
+        """Write a file if there is none, and say whether this call did.
+
+        On a local file system exactly one of many writers wins. Object stores are asked first and written
+        then, so two writers at the same instant may both believe that they won.
+        """
+        data = content.encode("utf-8") if isinstance(content, str) else content
+        with self._doing("write", path, writing=True):
+            if not self.is_local:
+                if self._fs.get_file_info(self.inside(path)).type != fs.FileType.NotFound:
+                    return False
+                self._put(path, data)
+                return True
+            if os.path.exists(self.inside(path)):
+                return False
+            temporary = self._write_temporary(path, data)
+            try:
+                os.link(temporary, self.inside(path))
+            except FileExistsError:
+                return False
+            finally:
+                os.unlink(temporary)
+            _sync_folder(os.path.dirname(temporary))
+            return True
+
+    def make_folder(self, path: str = "") -> None:
+        with self._doing("create", path, writing=True):
+            self._fs.create_dir(self.inside(path), recursive=True)
+
+    def move(self, source: str, target: str) -> None:
+        """Move a file or a local folder, for good once this returns. Object stores copy and delete."""
+        with self._doing("move", source, writing=True):
+            folder = posixpath.dirname(self.inside(target))
+            if not self.is_local:
+                self._fs.move(self.inside(source), self.inside(target))
+                return
+            os.makedirs(folder, exist_ok=True)
+            _sync_file(self.inside(source))
+            os.replace(self.inside(source), self.inside(target))
+            _sync_folder(folder)
+
+    def delete(self, path: str = "") -> None:
+        """Delete a file, or a folder with all that is in it. No error if it is not there."""
+        with self._doing("delete", path, writing=True):
+            where = self.inside(path)
+            kind = self._fs.get_file_info(where).type
+            try:
+                if kind == fs.FileType.Directory:
+                    self._fs.delete_dir(where)
+                elif kind != fs.FileType.NotFound:
+                    self._fs.delete_file(where)
+            except FileNotFoundError:
+                return  # somebody else was quicker, and gone is gone
+
+    # --- inside
+
+    def _put(self, path: str, data: bytes) -> None:
+        with self._fs.open_output_stream(self.inside(path)) as file:
+            file.write(data)
+
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        target = self.inside(path)
+        folder, name = os.path.split(target)
+        os.makedirs(folder, exist_ok=True)
+        temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+            raise
+        return temporary
+
+    def _entry(self, info: fs.FileInfo) -> Entry:
+        return Entry(
+            path=posixpath.relpath(info.path, self._base),
+            bytes=info.size or 0,
+            modified=info.mtime or datetime.fromtimestamp(0, timezone.utc),
+            is_folder=info.type == fs.FileType.Directory,
+        )
+
+    @contextmanager
+    def _doing(self, verb: str, path: str, *, writing: bool = False) -> Iterator[None]:
+        """Turn the file system's errors into ours, with what was being done to which file."""
+        try:
+            yield
+        except OSError as cause:
+            place = self.join(path) if path else self.root
+            raise self._failure(f"can't {verb} {place}", place, cause, writing) from cause
+
+    def _failure(self, message: str, place: str, cause: OSError, writing: bool) -> HeadwaterError:
+        if writing and cause.errno in _UNWRITABLE:
+            hint = "check the owner and permissions of the folder, or name another `warehouse`"
+            return TerminalError(Code.WAREHOUSE_UNWRITABLE, f"{message}: {cause}", hint=hint)
+        if not self.is_local:
+            return TransientError(Code.STORAGE_FAILED, f"{message}: {cause}")
+        if writing and cause.errno == errno.EROFS:
+            hint = "mount it for writing; it goes on by itself then"
+            return TransientError(Code.WAREHOUSE_UNWRITABLE, f"{message}: {cause}", hint=hint)
+        return disk_error(message, cause, place)
+
+
+def to_spark_uri(uri: str) -> str:
+    """The URI under which Spark finds it: `s3a://` for `s3://`, `file://` for a local path."""
+    scheme, rest = _split(uri)
+    if scheme == "s3":
+        return f"s3a://{rest}"
+    if scheme == "":
+        return f"file://{os.path.abspath(rest)}"
+    return uri
+
+
+def _split(uri: str) -> tuple[str, str]:
+    match = _SCHEME.match(uri)
+    if match:
+        return match.group(1).lower(), uri[match.end() :]
+    return "", uri.removeprefix("file:")
+
+
+def _open(uri: str, storage: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
+    scheme, rest = _split(uri)
+    if scheme == "":
+        return fs.LocalFileSystem(), os.path.abspath(rest)
+    if scheme == "file":
+        return fs.LocalFileSystem(), "/" + rest.lstrip("/")
+    try:
+        if scheme in ("s3", "s3a"):
+            return _s3(_options(storage, "s3")), rest
+        if scheme in ("gs", "gcs"):
+            return _gcs(_options(storage, "gcs")), rest
+        if scheme in ("abfs", "abfss"):
+            return _azure(uri, _options(storage, "azure"))
+        if scheme == "hdfs":
+            return fs.HadoopFileSystem.from_uri(uri), urlsplit(uri).path
+    except OSError as cause:
+        raise TransientError(Code.STORAGE_FAILED, f"can't open {uri}: {cause}") from cause
+    raise UsageError(
+        Code.INVALID_VALUE,
+        f"no storage is known for '{scheme}://'",
+        hint="use a local path, file://, s3://, gs://, abfss:// or hdfs://",
+    )
+
+
+def _s3(options: Mapping[str, Any]) -> fs.FileSystem:
+    endpoint = options.get("endpoint")
+    given: dict[str, Any] = {"region": options.get("region")}
+    if options.get("access_key"):
+        given |= {name: options.get(name) for name in ("access_key", "secret_key", "session_token")}
+    if endpoint:
+        scheme, rest = _split(str(endpoint))
+        given |= {"endpoint_override": rest, "scheme": scheme or "https"}
+        given["force_virtual_addressing"] = not options.get("path_style", False)
+    return fs.S3FileSystem(**{name: value for name, value in given.items() if value is not None})
+
+
+def _gcs(options: Mapping[str, Any]) -> fs.FileSystem:
+    if options.get("credentials_file"):
+        # Google's client, which pyarrow wraps, is told of a key file in no other way.
+        os.environ["GOOGLE_APPLICATION_CREDENTIALS"] = str(options["credentials_file"])
+    return fs.GcsFileSystem()
+
+
+def _azure(uri: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
+    place = urlsplit(uri)
+    account = str(options.get("account") or (place.hostname or "").split(".")[0])
+    given = {"account_name": account, "account_key": options.get("account_key")}
+    filesystem = fs.AzureFileSystem(**{name: value for name, value in given.items() if value is not None})
+    return filesystem, _azure_path(uri)
+
+
+def _azure_path(uri: str) -> str:
+    place = urlsplit(uri)
+    return f"{place.username}{place.path}"
+
+
+def _options(storage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """One store's options, from a mapping or a definition; secrets are opened here and nowhere before."""
+    found: Any = storage.get(name) or {}
+    options = found if isinstance(found, Mapping) else dict(found)
+    return {
+        key: value.reveal() if isinstance(value, Secret) else value
+        for key, value in options.items()
+        if value not in (None, "")
+    }
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".tmp")
+
+
+def _sync_file(path: str) -> None:
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

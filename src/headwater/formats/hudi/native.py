@@ -1,0 +1,133 @@
+"""A Hudi table without a JVM: the timeline from its files, the rows through the `hudi` package."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+from hudi import HudiReadOptions, HudiTableBuilder
+
+from headwater.core.errors import Code, TerminalError, Unsupported
+from headwater.core.model import At, Version
+from headwater.core.storage import Files
+from headwater.formats.arrow import PLAIN_TYPES, spark_type
+from headwater.formats.base import Address, Surroundings
+from headwater.formats.hudi.instants import COMMITS, OLDEST, SCHEMA, Instant, readable
+from headwater.formats.hudi.names import stored_name
+from headwater.formats.native import LightTable
+
+_COMPLETED = re.compile(r"(\d+)_(\d+)\.(\w+)")
+_BEGUN = re.compile(r"(\d+)(?:\.(\w+))?\.(?:requested|inflight)")
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+class HudiLightTable(LightTable):
+    """Tables on a local file system, of the timeline's present form."""
+
+    def __init__(self, address: Address, around: Surroundings) -> None:
+        super().__init__(address, around)
+        if address.path is None:
+            raise Unsupported(f"a Hudi table has a path, not a name ({address})")
+        self._files = Files(address.path, around.storage)
+        if not self._files.is_local:
+            raise Unsupported(f"{address} is read without a JVM from local file systems only")
+
+    def version(self) -> Version | None:
+        versions = self._versions(self._properties())
+        return versions[-1].version if versions else None
+
+    def version_at(self, at: At) -> Version:
+        properties = self._properties()
+        if isinstance(at, datetime) and properties.get("hoodie.table.timeline.timezone") != "UTC":
+            raise Unsupported(f"the timeline of {self.address} is in its writer's local time, not in UTC")
+        versions = self._versions(properties)
+        if versions and any(action == "clean" for *_, action in self._timeline()) and OLDEST not in properties:
+            # what somebody else's cleaning has left is written down in a form that only Hudi reads
+            versions = versions[-1:]
+        for instant in reversed(versions):
+            if instant.version == at if isinstance(at, int) else instant.committed_at(timezone.utc) <= at:
+                return instant.version
+        raise TerminalError(Code.NO_SUCH_VERSION, f"Apache Hudi table {self.address} has no version {at}")
+
+    def read(self, at: At | None = None, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        version = self.version() if at is None else self.version_at(at)
+        handle: Any = HudiTableBuilder.from_base_uri(self._files.inside()).build()
+        schema = self._schema(handle)
+        wanted = pa.schema([schema.field(name) for name in columns]) if columns is not None else schema
+        batches: Iterable[pa.RecordBatch] = ()
+        if version is not None:
+            ours = SCHEMA in self._properties()
+            stored = [stored_name(name) if ours else name for name in wanted.names]
+            options = HudiReadOptions().with_as_of_timestamp(str(version))
+            batches = _conformed(handle.read_stream(options), wanted, stored)
+        return pa.RecordBatchReader.from_batches(wanted, batches)
+
+    def _schema(self, handle: Any) -> pa.Schema:
+        kept = self._properties().get(SCHEMA)
+        if kept is not None:
+            return pa.schema([pa.field(f["name"], _arrow_type(f["type"])) for f in json.loads(kept)["fields"]])
+        return pa.schema([pa.field(f.name, spark_type(f.type)) for f in handle.get_schema()])
+
+    def _properties(self) -> dict[str, str]:
+        found = self._files.find(".hoodie/hoodie.properties")
+        if found is None:
+            raise TerminalError(Code.NO_SUCH_RELATION, f"there is no Hudi table at {self.address}")
+        pairs = (line.partition("=") for line in found.decode("latin-1").splitlines() if line[:1] not in "#!")
+        properties = {key: _unescaped(value) for key, _, value in pairs}
+        if properties.get("hoodie.timeline.layout.version") != "2":
+            raise Unsupported(f"the timeline of {self.address} has an older form, which only Spark reads")
+        return properties
+
+    def _versions(self, properties: dict[str, str]) -> list[Instant]:
+        instants = [Instant(*point) for point in self._timeline() if point[2] in COMMITS]
+        return readable(instants, properties.get(OLDEST, ""))
+
+    def _timeline(self) -> list[tuple[str, str | None, str]]:
+        """(requested, completed or None, action) of everything that was done or begun."""
+        names = [entry.name for entry in self._files.list(".hoodie/timeline") if not entry.is_folder]
+        done = {m[1]: (m[1], m[2], m[3]) for m in map(_COMPLETED.fullmatch, names) if m}
+        begun = {m[1]: (m[1], None, m[2] or "commit") for m in map(_BEGUN.fullmatch, names) if m}
+        return list({**begun, **done}.values())
+
+
+def _conformed(batches: Iterable[pa.RecordBatch], wanted: pa.Schema, stored: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Batches under the table's schema: columns that they lack are NULL, narrower types are widened."""
+    for batch in batches:
+        arrays = [
+            batch.column(name).cast(f.type) if name in batch.schema.names else pa.nulls(batch.num_rows, f.type)
+            for name, f in zip(stored, wanted, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _arrow_type(spark: Any) -> pa.DataType:
+    """The Arrow type of a Spark type in its JSON form."""
+    if isinstance(spark, str):
+        decimal = _DECIMAL.fullmatch(spark)
+        if decimal:
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        if spark not in PLAIN_TYPES:
+            raise Unsupported(f"type {spark} of a Hudi table can't be read without a JVM")
+        return PLAIN_TYPES[spark]
+    if spark["type"] == "struct":
+        return pa.struct([_nested_field(f) for f in spark["fields"]])
+    if spark["type"] == "array":
+        return pa.list_(pa.field("element", _arrow_type(spark["elementType"])))
+    return pa.map_(_arrow_type(spark["keyType"]), _arrow_type(spark["valueType"]))
+
+
+def _nested_field(spark: Any) -> pa.Field:
+    if stored_name(spark["name"]) != spark["name"]:
+        raise Unsupported(f"the nested column name '{spark['name']}' of a Hudi table can't be read without a JVM")
+    return pa.field(spark["name"], _arrow_type(spark["type"]))
+
+
+def _unescaped(text: str) -> str:
+    """A value of a Java properties file."""
+    return _ESCAPED.sub(lambda m: chr(int(m[1][1:], 16)) if len(m[1]) > 1 else _CONTROLS.get(m[1], m[1]), text)

@@ -1,0 +1,119 @@
+"""A Paimon table without a JVM, through pypaimon. Read only: what pypaimon writes, Paimon 0.9 can't read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import lru_cache
+from importlib.metadata import version as installed
+from typing import Any
+
+import pyarrow as pa
+
+from headwater.core.errors import Code, TerminalError, Unsupported
+from headwater.core.model import At, Version
+from headwater.core.storage import Files
+from headwater.formats.arrow import as_spark
+from headwater.formats.base import Address, Surroundings
+from headwater.formats.native import LightTable
+from headwater.formats.paimon.format import CATALOG
+from headwater.formats.paimon.snapshots import Snapshot, version_at
+
+TRIED = "2.1."
+"""The pypaimon whose rows were compared with Spark's."""
+
+_STATS_COLUMNS = "_VALUE_STATS_COLS"
+_PLAIN = re.compile(r"^\w+$")
+
+
+class PaimonLight(LightTable):
+    """Snapshots are read here, so that versions are counted as on Spark's side; rows by pypaimon."""
+
+    def __init__(self, address: Address, around: Surroundings) -> None:
+        super().__init__(address, around)
+        self._location = _location(address, around)
+        self._files = Files(self._location, around.storage)
+
+    def version(self) -> Version | None:
+        latest = next(self._newest_first(), None)
+        return None if latest is None else latest.id
+
+    def version_at(self, at: At) -> Version:
+        if isinstance(at, datetime):
+            found = version_at(self._newest_first(), at)
+        else:
+            found = None if self._files.find(_path(at)) is None else at
+        if found is None:
+            raise TerminalError(Code.NO_SUCH_VERSION, f"Apache Paimon table {self.address} has no version {at}")
+        return found
+
+    def read(self, at: At | None = None, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        table = self._open()
+        version = self.version() if at is None else self.version_at(at)
+        if version is not None:
+            pinned = {"scan.snapshot-id": str(version)}
+            # the latest rows have the latest columns, a version's rows have that version's
+            table = table.copy_without_time_travel(pinned) if at is None else table.copy(pinned)
+        builder = table.new_read_builder()
+        narrowed = columns is not None and all(_PLAIN.match(name) for name in columns)
+        if narrowed:  # pypaimon takes other names for paths into structs
+            builder = builder.with_projection(list(columns or ()))
+        splits = [] if version is None else builder.new_scan().plan().splits()
+        reader = as_spark(builder.new_read().to_arrow_batch_reader(splits))
+        return reader if columns is None or narrowed else _selected(reader, columns)
+
+    def _newest_first(self) -> Iterator[Snapshot]:
+        names = [entry.name for entry in self._files.list("snapshot")] if self._files.exists("snapshot") else []
+        ids = sorted((int(name[9:]) for name in names if re.match(r"^snapshot-\d+$", name)), reverse=True)
+        for snapshot_id in ids:
+            text = self._files.find(_path(snapshot_id))
+            if text is None:
+                return  # expired since it was listed, and all before it
+            yield Snapshot.from_json(text.decode())
+
+    def _open(self) -> Any:
+        if not self._files.is_local:
+            raise Unsupported(f"pypaimon has only been compared with Spark on local files ({self.address})")
+        found = installed("pypaimon")
+        if not found.startswith(TRIED):
+            raise Unsupported(f"pypaimon {found} has not been compared with Spark, only {TRIED}x has")
+        _reads_older_manifests()
+        from pypaimon.table.file_store_table import FileStoreTable
+
+        return FileStoreTable.from_path(self._location)
+
+
+@lru_cache(maxsize=1)
+def _reads_older_manifests() -> None:
+    """Let pypaimon take a manifest of Paimon 0.9, which has no field for a file's columns with statistics.
+
+    Since then a file may have statistics of some columns; without the field it has them of all, as with NULL.
+    """
+    from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+
+    original = ManifestFileManager._get_value_stats_fields
+
+    def with_default(self: Any, file: dict[str, Any], schema: Any) -> Any:
+        return original(self, {_STATS_COLUMNS: None, **file}, schema)
+
+    ManifestFileManager._get_value_stats_fields = with_default
+
+
+def _location(address: Address, around: Surroundings) -> str:
+    if address.path is not None:
+        return address.path
+    catalog, _, rest = str(address.table).partition(".")
+    database, _, table = rest.partition(".")
+    if catalog != CATALOG or not table:
+        raise Unsupported(f"only tables of the catalog '{CATALOG}' are read without a JVM, not {address}")
+    return f"{around.warehouse.rstrip('/')}/{CATALOG}/{database}.db/{table}"
+
+
+def _path(version: Version) -> str:
+    return f"snapshot/snapshot-{version}"
+
+
+def _selected(reader: pa.RecordBatchReader, columns: Sequence[str]) -> pa.RecordBatchReader:
+    schema = pa.schema([reader.schema.field(name) for name in columns])
+    return pa.RecordBatchReader.from_batches(schema, (batch.select(list(columns)) for batch in reader))

@@ -1,0 +1,68 @@
+"""What a lake has, and what made each version of it, as rows: `SHOW …`, `history`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headwater.core.model import Commit, Kind
+from headwater.core.spec import Relation, Topic, View
+from headwater.query.records import told
+from headwater.query.result import Result
+from headwater.sql.statements import Show
+from headwater.warehouse import Warehouse
+
+HISTORY = (
+    "version", "committed_at", "operation", "rows_added", "rows_removed", "flow", "epoch", "step", "positions",
+)  # fmt: skip
+
+
+def told_of(commit: Commit) -> dict[str, Any]:
+    """A version and what made it, by the names in HISTORY."""
+    mark = commit.mark
+    return {
+        "version": commit.version,
+        "committed_at": commit.committed_at,
+        "operation": commit.operation,
+        "rows_added": commit.rows_added,
+        "rows_removed": commit.rows_removed,
+        "flow": mark and mark.flow,
+        "epoch": mark and mark.epoch,
+        "step": mark and mark.step,
+        "positions": dict(mark.positions) if mark else None,
+    }
+
+
+def shown(warehouse: Warehouse, statement: Show, known: Mapping[Kind, Sequence[str]]) -> Result:
+    """The relations of a kind, or the exports."""
+    if isinstance(statement.what, Kind):
+        kind = statement.what
+        columns = ["name", "from", "format", "location", "created_at", "description"]
+        columns[1] = {Kind.TOPIC: "from", Kind.TABLE: "made_by", Kind.VIEW: "refresh"}[kind]
+        return told([_summary(warehouse, kind, name) for name in known[kind]], columns)
+    exports = warehouse.project.exports.items()
+    rows = [{"name": name, "from": e.from_, "format": e.format, "to": e.to, "mode": e.mode} for name, e in exports]
+    return told(rows, ["name", "from", "format", "to", "mode"])
+
+
+def _summary(warehouse: Warehouse, kind: Kind, name: str) -> dict[str, Any]:
+    record = warehouse.record(kind, name)
+    defined = name in warehouse.project.relations(kind) or (record is not None and record.statement)
+    definition = warehouse.definition(kind, name) if defined else None
+    refresh = definition.refresh if isinstance(definition, View) else None
+    return {
+        "name": name,
+        "from": definition.from_ if isinstance(definition, Topic) else None,
+        "made_by": None if definition is None else _origin(definition),
+        "refresh": None if refresh is None else f"{refresh.mode}, {refresh.policy}",
+        "format": warehouse.format(kind, name).name,
+        "location": str(warehouse.address(kind, name)),
+        "created_at": None if record is None else record.created_at,
+        "description": "" if definition is None else definition.description,
+    }
+
+
+def _origin(definition: Relation) -> str | None:
+    """What makes a table: `sql`, `transform`, `seed`, `from`, or nothing but hands."""
+    origins = getattr(definition, "origins", {})
+    return next((key for key, value in origins.items() if value is not None), None)

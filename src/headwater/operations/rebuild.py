@@ -1,0 +1,141 @@
+"""A table made anew from its topic, while the live one is read as before, and put in its place by one commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import NoReturn
+
+from headwater.core.errors import Code, TerminalError, UsageError
+from headwater.core.model import At, Kind, Mark, Version
+from headwater.core.spec import Table, layout_of
+from headwater.flows.flow import Intent, Ledger, Positions, flow_name
+from headwater.formats.base import Address
+from headwater.incremental.relations import Place, Relation, relation_of
+from headwater.project.graph import Name, graph_of
+from headwater.project.transforms import streaming_tables
+from headwater.runner.holds import holding
+from headwater.runner.setups import Guard
+from headwater.runner.tables import applied_input, applied_target, remember_shape
+from headwater.spark.session import activate, fork
+from headwater.tables.apply.shape import Shape
+from headwater.views.flow import open_table
+from headwater.views.transformed import open_transform
+from headwater.warehouse import Warehouse, fingerprint
+
+BESIDE = "__replay"
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay made."""
+
+    topic: str
+    topic_version: Version
+    table: str
+    version: Version
+    changes: int
+    paused: bool
+    """The table stays at a state of the past: its flow is paused."""
+
+
+def replay_into(warehouse: Warehouse, topic: str, table: str, until: At | None = None) -> Replayed:
+    """Make a table of a topic's rows from the first on, up to now or to what the topic was at a version or time."""
+    definition = _made_from(warehouse, topic, table)
+    flow = flow_name(table, Kind.TABLE)
+    with holding(warehouse, flow) as guard:
+        spark = fork(warehouse.spark)
+        activate(spark)
+        relation = relation_of(warehouse, Kind.TOPIC, topic, spark)
+        end = (relation if until is None else replace(relation, at=until)).place()
+        if end is None:
+            raise UsageError(Code.NO_SUCH_RELATION, f"topic '{topic}' has no data yet")
+        remake = _applied if definition.apply is not None else _computed
+        version, count = remake(warehouse, definition, relation, end, guard)
+        if until is not None:
+            warehouse.state.set_control(flow, paused=True)
+    assert end.version is not None
+    return Replayed(topic, end.version, table, version, count, until is not None)
+
+
+def _computed(
+    warehouse: Warehouse, definition: Table, relation: Relation, end: Place, guard: Guard
+) -> tuple[Version, int]:
+    """By its query or function over all rows, in one commit; the version, and how many rows of the topic it read."""
+    opened = open_table if definition.sql is not None else open_transform
+    flow = opened(warehouse, definition, relation.spark, guard)
+    if relation.label not in flow.refresher.asked.driving:
+        raise _not_made_from(definition, relation.name)
+    done = flow.replayed(relation.label, end, f"{relation.label} is replayed")
+    assert done.landed.version is not None
+    return done.landed.version, relation.rows(end).count()
+
+
+def _applied(
+    warehouse: Warehouse, definition: Table, relation: Relation, end: Place, guard: Guard
+) -> tuple[Version, int]:
+    """By its changes, in a table beside the live one; the version, and how many changes there were."""
+    name, spark = definition.name, relation.spark
+    flow = flow_name(name, Kind.TABLE)
+    live = warehouse.table(Kind.TABLE, name, spark)
+    beside = live.format.spark(spark, _beside(live.address), warehouse.around)
+    beside.drop()
+    shapes: list[Shape] = []
+    target = applied_target(warehouse, definition, beside, guard, shapes.append)
+    source = applied_input(warehouse, definition, relation, _changed, end)
+    positions: Positions = {}
+    step = count = 0
+    try:
+        while (ahead := source.next(positions)) is not None:
+            to = source.settle(positions, ahead)
+            mark = Mark(f"replays.{flow}", 1, step, to)
+            intent = Intent(1, step, positions, to, "", datetime.now(timezone.utc))
+            count += target.commit(source.read(positions, to), intent, mark).rows or 0
+            positions, step = to, step + 1
+        # An epoch of one step so far, which is this one: cut off before it lands, the flow does it again.
+        ledger = Ledger(warehouse.files, flow)
+        epoch = ledger.restart(empty=True).number
+        intent = Intent(epoch, 0, {}, positions, fingerprint(definition), datetime.now(timezone.utc))
+        ledger.write(intent)
+        if live.exists():
+            live.evolve(beside.schema())
+        else:
+            live.create(beside.schema(), layout_of(definition))
+        remember_shape(warehouse, name, shapes[-1])
+        guard()
+        return live.replace(beside.read(), intent.mark(flow)), count
+    finally:
+        beside.drop()
+
+
+def _made_from(warehouse: Warehouse, topic: str, table: str) -> Table:
+    """The table's definition, if the topic's rows make it."""
+    if topic not in warehouse.names(Kind.TOPIC):
+        raise warehouse.unknown(Kind.TOPIC, topic)
+    definition = warehouse.definition(Kind.TABLE, table)
+    assert isinstance(definition, Table)
+    project = warehouse.project
+    reads = [each.of for each in graph_of(project).inputs[Name(Kind.TABLE, table)]]
+    if Name(Kind.TOPIC, topic) not in reads or table in streaming_tables(project):
+        raise _not_made_from(definition, topic)
+    return definition
+
+
+def _not_made_from(definition: Table, topic: str) -> UsageError:
+    return UsageError(
+        Code.USAGE,
+        f"table '{definition.name}' can't be replayed from topic '{topic}'",
+        where=definition.where,
+        hint="a topic is replayed into what it drives: `apply`, `sql` or a `transform` on changes; "
+        f"headwater flow rebuild tables.{definition.name} makes it anew otherwise",
+    )
+
+
+def _changed(reason: str) -> NoReturn:
+    raise TerminalError(Code.SOURCE_CHANGED, f"{reason} while it was replayed", hint="replay it again")
+
+
+def _beside(address: Address) -> Address:
+    if address.table is not None:
+        return Address(table=address.table + BESIDE)
+    return Address(path=(address.path or "").rstrip("/") + BESIDE)

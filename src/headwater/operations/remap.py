@@ -1,0 +1,176 @@
+"""A topic's rows made again from their raw bytes, by today's selection and mapping; built beside and swapped in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from headwater.core.errors import Code, UsageError
+from headwater.core.model import WEIGHT, Kind, Mark, Version
+from headwater.core.spec import Topic
+from headwater.core.spec.base import placed
+from headwater.flows.flow import Intent, Ledger, flow_name
+from headwater.formats.base import Address, Capability
+from headwater.formats.locks import writing
+from headwater.ingest.columns import INGESTED_AT
+from headwater.ingest.dead_letters import DeadLetters
+from headwater.ingest.topic import TopicTarget
+from headwater.operations.differences import Differences, differences, examples_of
+from headwater.project.graph import Name, graph_of
+from headwater.project.transforms import inputs_of, streaming_tables
+from headwater.runner.holds import holding
+from headwater.runner.topics import open_topic, topic_target
+from headwater.sources.decoders.base import POSITION, RAW
+from headwater.spark.frames import column
+from headwater.spark.session import fork
+from headwater.warehouse import Warehouse
+
+BESIDE = "__remap"
+
+
+@dataclass(frozen=True)
+class Remapped:
+    """What a remap did, or would do."""
+
+    topic: str
+    version: Version | None
+    """The version that it made; None: it has not been done."""
+    rows_before: int
+    rows_after: int
+    rows_new: int
+    rows_gone: int
+    rows_changed: int
+    rejected: int
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    """Of a remap that was only tried: some rows that would come, go and change, as they are and as they would be."""
+
+
+class _NotKept(DeadLetters):
+    """Counts what can't be taken in, while it is not yet known whether that is meant."""
+
+    def put(self, rejected: DataFrame, topic: str, source: str, mark: Mark) -> int:
+        return rejected.count()
+
+
+def remap(warehouse: Warehouse, topic: str, *, dry_run: bool = False, may_remove: bool = False) -> Remapped:
+    """Reapply today's selection, upcasters, mappers and schema policy to `_raw`.
+
+    The new rows are built beside the topic while it goes on; what was appended meanwhile follows under the table's
+    lock, and one commit puts them in place. Older versions stay readable. Where rows would go it is refused unless
+    `may_remove`; with `dry_run` nothing is changed, and the answer says what would be.
+    """
+    definition = warehouse.definition(Kind.TOPIC, topic)
+    assert isinstance(definition, Topic)
+    spark = fork(warehouse.spark)
+    live = warehouse.existing(Kind.TOPIC, topic, spark)
+    live.format.require(Capability.REPLACE)
+    if RAW not in live.schema().names:
+        raise UsageError(
+            Code.USAGE,
+            f"topic '{topic}' has not kept its payloads, so they can't be mapped again",
+            where=definition.where,
+            hint="`keep_raw: true` keeps them from now on; `headwater flow rebuild` reads the source again",
+        )
+    with holding(warehouse, flow_name(topic)) as guard:
+        opened = open_topic(warehouse, topic, spark)
+        reader = opened.reader
+        beside = live.format.spark(spark, _beside(live.address), warehouse.around)
+        beside.drop()
+        if definition.deduplicate_within is not None:  # they were told apart by when they came, which is over
+            definition = without_deduplication(definition)
+        letters = DeadLetters if may_remove and not dry_run else _NotKept
+        target = topic_target(
+            warehouse,
+            definition,
+            reader,
+            reader.raw_decoder,
+            beside,
+            opened.notes,
+            guard,
+            remembered=False,
+            dead_letters=letters(spark, warehouse.around),
+        )
+        extras = [f.name for f in reader.extras.fields if f.name in live.schema().names]
+        recalled = reader.recalled(live.schema().names)
+
+        def records(df: DataFrame) -> DataFrame:
+            return df.select(*map(column, (RAW, POSITION, INGESTED_AT, *extras)), *recalled)
+
+        try:
+            begun = live.version()
+            assert begun is not None
+            rejected = _take(target, records(live.read(begun)), 0, topic)
+            found = differences(live.read(begun), beside.read())
+            if dry_run:
+                return _told(topic, None, found, rejected, examples_of(live.read(begun), beside.read()))
+            if not may_remove:
+                _require_none_gone(topic, found)
+            with writing(live.address):
+                now = live.version()
+                assert now is not None
+                if now != begun:
+                    late = live.changes(begun, now).where(column(WEIGHT) > 0).drop(WEIGHT)
+                    rejected += _take(target, records(late), 1, topic)
+                    made = beside.read().join(late.select(column(POSITION)).distinct(), POSITION, "left_semi")
+                    found += differences(late, made)
+                    if not may_remove:
+                        _require_none_gone(topic, found)
+                guard()
+                if found.gone or found.changed:
+                    _restart_streams(warehouse, topic)
+                live.evolve(beside.schema())
+                version = live.replace(beside.read())
+        finally:
+            beside.drop()
+            reader.close()
+    return _told(topic, version, found, rejected)
+
+
+def _told(
+    topic: str, version: Version | None, found: Differences, rejected: int, examples: list[dict[str, Any]] | None = None
+) -> Remapped:
+    counts = (found.before, found.after, found.new, found.gone, found.changed)
+    return Remapped(topic, version, *counts, rejected, examples or [])
+
+
+def _require_none_gone(topic: str, found: Differences) -> None:
+    if found.gone:
+        raise UsageError(
+            Code.USAGE,
+            f"{found.gone} of {found.before} rows of topic '{topic}' would go, and with them what tables and views made"
+            " of them",
+            hint="--dry-run shows which; say --yes if that is meant",
+        )
+
+
+def _restart_streams(warehouse: Warehouse, topic: str) -> None:
+    """Streaming queries that are given new rows alone take none back: their tables are filled again from the topic."""
+    project, of = warehouse.project, Name(Kind.TOPIC, topic)
+    for name, function in streaming_tables(project).items():
+        reads = graph_of(project).inputs[Name(Kind.TABLE, name)]
+        given = zip(inputs_of(function, project.root), reads, strict=True)
+        ledger = Ledger(warehouse.files, flow_name(name, Kind.TABLE))
+        if any(each.of == of and parameter not in function.changes for parameter, each in given) and ledger.last():
+            ledger.restart(empty=True)
+
+
+def _take(target: TopicTarget, records: DataFrame, step: int, topic: str) -> int:
+    now = datetime.now(timezone.utc)
+    intent = Intent(1, step, {}, {}, "", now)
+    mark = Mark(f"remap.{topic}.{now.timestamp():.0f}", 1, step)
+    return target.commit(records, intent, mark).rejected
+
+
+def without_deduplication(topic: Topic) -> Topic:
+    """The topic as it is but for that."""
+    plain = topic.model_copy(update={"deduplicate_by": (), "deduplicate_within": None})
+    return placed(plain, topic.name, topic.where)
+
+
+def _beside(address: Address) -> Address:
+    if address.table is not None:
+        return Address(table=address.table + BESIDE)
+    return Address(path=(address.path or "").rstrip("/") + BESIDE)

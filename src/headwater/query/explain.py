@@ -1,0 +1,163 @@
+"""EXPLAIN and EXPLAIN ANALYZE: which engine and why, and what the storage could leave out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from headwater.query.duckdb.eligibility import REASON, Chosen, Plan, plan
+from headwater.query.duckdb.scans import Scan
+from headwater.query.duckdb.terms import Origin, Refused
+from headwater.query.engines import Engine
+from headwater.query.estimates import bytes_read, rows_left, share_left
+from headwater.query.explanation import Explained, Offer, Stage, TableRead
+from headwater.query.gathered import Statistics
+from headwater.query.limits import Limits, Stopping
+from headwater.query.predicates import describe
+from headwater.query.row_groups import count, distinct
+from headwater.query.spark import isolation
+from headwater.query.spark.messages import AskPlan
+from headwater.warehouse import Warehouse
+
+
+def explain(
+    warehouse: Warehouse,
+    sql: str,
+    *,
+    engine: Engine = "auto",
+    analyze: bool = False,
+    limits: Limits | None = None,
+    stopping: Stopping | None = None,
+    read_only: bool = False,
+) -> Explained:
+    """How a query would be answered; with `analyze` it is run, and what was read of each table is told."""
+    from headwater.query.view_rewrite import by_view
+
+    limits = limits or Limits()
+    stopping = stopping or Stopping(limits.seconds)
+    begun = time.perf_counter()
+    offer = by_view(warehouse, sql)
+    found: Plan | None = None
+    known: Sequence[Chosen] = ()
+    reason = "it was asked for"
+    try:
+        found = plan(warehouse, sql)
+        known = found.scans
+    except Refused as refused:
+        reason = refused.reason if engine != "spark" else reason
+        known = [Chosen(scan, *scan.chosen()) for scan in refused.scans]
+        if engine == "duckdb":
+            raise
+    planned = Stage("choose and translate", time.perf_counter() - begun)
+    if found is not None and engine != "spark":
+        try:
+            return _by_duckdb(found, planned, offer, analyze, limits, stopping, Statistics(warehouse))
+        except Refused as refused:
+            if engine == "duckdb":
+                raise
+            reason = refused.reason
+    process = isolation.process() if analyze else None
+    if process is not None:
+        return replace(process.explain(AskPlan(sql, reason, read_only), stopping), view=offer)
+    from headwater.query.spark.plans import explained_by_spark
+
+    pinned = {} if found is None else {key: read.version for key, read in found.readings.items()}
+    told = explained_by_spark(
+        warehouse, sql, reason, pinned, known, planned, stopping, analyze=analyze, read_only=read_only
+    )
+    return replace(told, view=offer)
+
+
+def _by_duckdb(
+    found: Plan,
+    planned: Stage,
+    offer: Offer | None,
+    analyze: bool,
+    limits: Limits,
+    stopping: Stopping,
+    statistics: Statistics,
+) -> Explained:
+    tables = tuple(table_read(one, statistics) for one in found.scans)
+    if not analyze:
+        return Explained("duckdb", REASON, tables, view=offer, stages=(planned,), plan=found.text)
+    from headwater.query.duckdb.profile import profiled
+
+    profile = profiled(found, limits, stopping)
+    tables = tuple(
+        _with_profile(table, one, profile.scans.get(one.scan.alias), profile.bloomed.get(one.scan.alias))
+        for table, one in zip(tables, found.scans, strict=True)
+    )
+    return Explained(
+        "duckdb",
+        REASON,
+        tables,
+        analyzed=True,
+        view=offer,
+        rows_estimated=profile.rows_estimated,
+        rows=profile.rows,
+        stages=(planned, *profile.stages),
+        plan=profile.sql,
+    )
+
+
+def table_read(one: Chosen, statistics: Statistics) -> TableRead:
+    """What is known of a scan before it is run."""
+    reading, scan = one.scan.reading, one.scan
+    gathered, fitted = statistics.found(reading), statistics.of(reading)
+    found = TableRead(
+        relation=f"{reading.kind.plural}.{reading.name}",
+        format=reading.format,
+        version=reading.version,
+        reader=reading.reader + (f" ({reading.why_rows})" if reading.why_rows else ""),
+        columns=tuple(scan.columns),
+        columns_all=len(reading.schema.names),
+        conditions=tuple(conditions(scan)),
+        statistics_version=None if gathered is None else gathered.version,
+        statistics_unused="" if gathered is None else gathered.unfit,
+    )
+    if reading.files is None:
+        if fitted is None:
+            return found
+        rows = round(fitted.rows * share_left(scan, fitted))
+        return replace(found, rows_all=fitted.rows if fitted.exact else None, rows_estimated=rows)
+    files = reading.files
+    return replace(
+        found,
+        partitions_all=distinct(files.files) if files.partition_columns else None,
+        partitions=distinct(one.files) if files.partition_columns else None,
+        files_all=len(files.files),
+        files=len(one.files),
+        files_pruned_by_partition=one.by_partition,
+        files_pruned_by_bounds=one.by_bounds,
+        rows_all=files.rows,
+        rows_estimated=rows_left(one, fitted),
+        bytes_all=files.bytes,
+        bytes_estimated=bytes_read(one, fitted),
+    )
+
+
+def conditions(scan: Scan) -> Iterator[str]:
+    """The conditions that reach the storage, in words."""
+    for predicate in scan.predicates:
+        told = describe(predicate, lambda origin: origin.column if isinstance(origin, Origin) else "?")
+        if "…" not in told:
+            yield told
+
+
+def _with_profile(table: TableRead, one: Chosen, seen: Mapping[str, int] | None, bloomed: int | None) -> TableRead:
+    """After a run: the row groups by their footers, the rest as the engine counted it."""
+    if one.scan.reading.files is None:
+        unknown = "the rows came through a library that does not tell what it has left out"
+        return replace(table, rows=None if seen is None else seen["rows"], row_groups_unknown=unknown)
+    counted = count(one.scan, one.files, one.scan.columns)
+    actual = counted.groups if seen is None else seen["row_groups"]
+    return replace(
+        table,
+        row_groups_all=counted.groups,
+        row_groups=min(actual, counted.groups),
+        row_groups_skipped_by_bounds=counted.by_bounds,
+        row_groups_skipped_by_bloom_filter=bloomed,
+        rows=0 if seen is None else seen["rows"],
+        bytes=counted.bytes,
+    )

@@ -1,0 +1,44 @@
+"""What `SET` sets: for one shell, or one `Lake`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from headwater.core.errors import Code, UsageError, did_you_mean
+from headwater.query.engines import ENGINES, Engine
+
+PREFIX = "headwater."
+Stale = Literal["refresh", "serve", "fail"]
+STALE: tuple[Stale, ...] = ("refresh", "serve", "fail")
+_CHOICES: dict[str, tuple[str, ...]] = {"rewrite": ("on", "off"), "engine": ENGINES, "stale": STALE}
+
+
+@dataclass
+class Settings:
+    """Each has its `headwater.` name in SQL."""
+
+    rewrite: str = "off"
+    """Whether a query that a fresh enough view can answer is answered by it."""
+    engine: Engine = "auto"
+    """Which engine answers queries."""
+    stale: Stale = "refresh"
+    """What is done with a view of mode `on_query` that is older than it may be."""
+
+    def set(self, name: str, value: str) -> None:
+        key = self._known(name)
+        word = {"true": "on", "false": "off"}.get(value.lower(), value.lower())
+        if word not in _CHOICES[key]:
+            hint = did_you_mean(word, _CHOICES[key])
+            raise UsageError(Code.INVALID_VALUE, f"{PREFIX}{key} can't be '{value}'", hint=hint)
+        setattr(self, key, word)
+
+    def shown(self, name: str | None = None) -> list[dict[str, Any]]:
+        names = [field.name for field in fields(self)] if name is None else [self._known(name)]
+        return [{"name": PREFIX + key, "value": getattr(self, key)} for key in names]
+
+    def _known(self, name: str) -> str:
+        known = {PREFIX + field.name: field.name for field in fields(self)}
+        if name not in known:
+            raise UsageError(Code.UNKNOWN_KEY, f"there is no setting '{name}'", hint=did_you_mean(name, known))
+        return known[name]

@@ -1,0 +1,263 @@
+"""Queries on Spark: the lake's relations are put in as views of a session that lives as long as the query."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.rdd import RDD
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import DataFrame as SparkDataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from sqlglot import exp
+
+from headwater.core.errors import Code, HeadwaterError, TerminalError, UsageError
+from headwater.core.model import At, Kind, Version
+from headwater.formats.arrow import as_spark
+from headwater.query.broadcasts import small_parts
+from headwater.query.gathered import Statistics
+from headwater.query.joinorder import ordered
+from headwater.query.limits import SMALL, Stopping
+from headwater.query.result import Result
+from headwater.query.spark.safety import require_quiet, require_safe_text, with_windows_inside
+from headwater.spark.errors import as_headwater_error, reason, without_plan
+from headwater.spark.jvm import HINT, Ending, bury, has_ended
+from headwater.spark.session import fork
+from headwater.sql.references import Reference, parse_query, resolve
+from headwater.sql.rewrite import only_at, with_relations
+from headwater.warehouse import Warehouse, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headwater.query.duckdb.scans import Scan
+    from headwater.query.explanation import JoinOrder
+
+DYING = 3.0
+"""Seconds from the failure of a job for lack of memory to the end of its Java, where it ends."""
+_FULL = re.compile(r"OutOfMemoryError|Java heap space|GC overhead|maxResultSize|Unable to acquire \d+ bytes of memory")
+
+Pinned = Mapping[tuple[Kind, str, "At | None"], "Version | None"]
+
+
+_SETTINGS = {
+    # A name such as text.`/etc/passwd` is no table.
+    "spark.sql.runSQLOnFiles": "false",
+    # Spark would put settings and environment variables in for ${…}, after the text was checked.
+    "spark.sql.variable.substitute": "false",
+}
+"""While a query is analysed. Before and after, our own readers and writers go by paths."""
+
+
+class SparkAnswer:
+    """A query on Spark: analysed at once, computed when its rows are asked for."""
+
+    engine = "spark"
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        sql: str,
+        why: str,
+        stopping: Stopping,
+        pinned: Pinned | None = None,
+        scans: Sequence[Scan] = (),
+        rows: int | None = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        """`scans` is what is known of the query's relations; without it Spark goes by the text alone. More than one
+        row beyond `rows` is found in no partition. `read_only` queries are looked through as Spark understands them
+        before they are analysed."""
+        self.reason = why
+        self._scans = scans
+        self._statistics = Statistics(warehouse)
+        self.small = small_parts(scans, self._statistics)
+        """Relations that are sent to every worker."""
+        self.joins: tuple[JoinOrder, ...] = ()
+        self._stopping = stopping
+        self._versions: dict[str, Version | None] = {}
+        # One tag for all its jobs: the thread that serves the batches has that of the moment it was made at.
+        self._tag = f"headwater-query-{uuid.uuid4().hex}"
+        self._read_only = read_only
+        self.df = self._analysed(warehouse, sql, pinned or {})
+        if rows is not None and rows > SMALL:  # fewer are a LIMIT in the query
+            self.df = _cut_off(self.df, rows + 1)
+
+    @property
+    def versions(self) -> dict[str, Version | None]:
+        return self._versions
+
+    @property
+    def schema(self) -> pa.Schema:
+        empty = to_arrow_schema(self.df.schema).empty_table()
+        return as_spark(empty.to_reader()).schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Partition by partition, in Arrow."""
+        schema = to_arrow_schema(self.df.schema)
+        context: Any = self.df.sparkSession.sparkContext
+        with self.running():
+            rdd: RDD[bytes] = RDD(self._jdf.toArrowBatchRdd().toJavaRDD(), context, NoOpSerializer())
+            messages = rdd.toLocalIterator(prefetchPartitions=False)
+        while True:
+            with self.running():
+                message = next(messages, None)
+            if message is None:
+                return
+            batch = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+            yield from as_spark(pa.RecordBatchReader.from_batches(schema, [batch]))
+
+    def rows(self) -> None:
+        """Only by batches."""
+
+    def close(self) -> None:
+        """Nothing is held between batches."""
+
+    @property
+    def _jdf(self) -> Any:
+        return self.df._jdf
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Jobs that are started inside can be stopped."""
+        context: Any = self.df.sparkSession.sparkContext
+        try:
+            context.addJobTag(self._tag)
+            context.setInterruptOnCancel(True)
+            with self._stopping.stopping(lambda: context.cancelJobsWithTag(self._tag)):
+                yield
+        except (PySparkException, Py4JError) as error:
+            raise failure(error, context) from error
+        except (EOFError, OSError) as error:  # the line that the rows come by
+            if not has_ended():
+                raise
+            raise failure(error, context) from error
+        finally:
+            with suppress(Py4JError, OSError):  # Spark has died
+                context.removeJobTag(self._tag)
+
+    def _analysed(self, warehouse: Warehouse, sql: str, pinned: Pinned) -> DataFrame:
+        query, self.joins = ordered(warehouse, parse_query(sql), self._scans, self._statistics)
+        known = {kind: warehouse.names(kind) for kind in Kind}
+        session = fork(warehouse.spark)
+        views: set[str] = set()
+
+        def place(reference: Reference, at: At | None) -> str:
+            kind = resolve(reference, known)
+            # No name that a query can foresee: a CTE of the same name would stand before it.
+            view = f"{_view_name(kind, reference, at)}_{self._tag[-12:]}"
+            if view not in views:
+                self._place(view, warehouse, kind, reference, session, at, pinned)
+                views.add(view)
+            return view
+
+        try:
+            text = with_relations(with_windows_inside(query) if self._read_only else query, place)
+            with _set(session, _SETTINGS):
+                if self._read_only:
+                    require_safe_text(session, text, views | {cte.alias for cte in query.find_all(exp.CTE)})
+                answered = session.sql(text)
+            if self._read_only:
+                require_quiet(answered)
+            return answered
+        except AnalysisException as error:
+            raise UsageError(Code.INVALID_SQL, without_plan(reason(error))) from error
+        except (PySparkException, Py4JError) as error:
+            raise failure(error, session.sparkContext) from error
+
+    def _place(
+        self,
+        view: str,
+        warehouse: Warehouse,
+        kind: Kind,
+        reference: Reference,
+        session: SparkSession,
+        at: At | None,
+        pinned: Pinned,
+    ) -> None:
+        if reference.changes is not None:
+            start, end = (only_at(one) for one in (reference.changes.start, reference.changes.end))
+            warehouse.changes(kind, reference.name, session, start, end).createTempView(view)
+            return
+        rows, version = _rows(warehouse, kind, reference.name, session, at, pinned)
+        self._versions[f"{kind.plural}.{reference.name}"] = version
+        if (kind, reference.name) in self.small:
+            rows = rows.hint("broadcast")  # by what its conditions leave of it
+        rows.createTempView(view)
+
+
+@contextmanager
+def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session for a while."""
+    before = {key: str(session.conf.get(key)) for key in settings}
+    try:
+        for key, value in settings.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key, value in before.items():
+            session.conf.set(key, value)
+
+
+def failure(error: BaseException, context: Any) -> HeadwaterError:
+    """What an error of a running query means; Spark itself may have died of it."""
+    full = isinstance(error, (PySparkException, Py4JError)) and bool(_FULL.search(reason(error)))
+    deadline = time.monotonic() + DYING
+    while not (ended := has_ended()) and full and time.monotonic() < deadline:
+        time.sleep(0.1)  # the job has failed already, and Java is about to end
+    if not ended and not full:
+        return as_headwater_error(error)
+    ending = bury(context._gateway) if ended else Ending("Spark does not have the memory for it", out_of_memory=True)
+    if ending.out_of_memory or full:
+        return TerminalError(
+            Code.QUERY_TOO_LARGE,
+            f"the query needs too much memory: {ending}",
+            hint="ask for less at a time, or set more: spark.conf spark.driver.memory; beside a runner queries.memory",
+        )
+    return TerminalError(Code.SPARK_FAILED, f"{ending} while the query ran", hint=HINT)
+
+
+def _cut_off(df: DataFrame, rows: int) -> DataFrame:
+    """So many rows of each partition at most. A LIMIT would bring all of them into one."""
+    session: Any = df.sparkSession
+    sql = session._jvm.org.apache.spark.sql
+    most = sql.functions.lit(min(rows, 2**31 - 1)).expr()
+    plan = sql.catalyst.plans.logical.LocalLimit(most, df._jdf.queryExecution().analyzed())
+    return SparkDataFrame(sql.Dataset.ofRows(session._jsparkSession, plan), session)
+
+
+def answer(warehouse: Warehouse, sql: str) -> Result:
+    """The answer of Spark alone."""
+    from headwater.query.engines import answer as ask
+
+    return ask(warehouse, sql, engine="spark")
+
+
+def _rows(
+    warehouse: Warehouse, kind: Kind, name: str, session: SparkSession, at: At | None, pinned: Pinned
+) -> tuple[DataFrame, Version | None]:
+    """A relation's rows as people see them, and the version that they are of."""
+    table = warehouse.existing(kind, name, session)
+    if (kind, name, at) in pinned:
+        version = pinned[(kind, name, at)]
+    else:
+        version = table.version() if at is None else table.version_at(at)
+    latest = at is None and version == table.version()
+    stored = table.read() if latest or version is None else table.read(version)
+    record = warehouse.record(kind, name)
+    return (stored if record is None or record.shown is None else shown(stored, record.shown)), version
+
+
+def _view_name(kind: Kind, reference: Reference, at: At | None) -> str:
+    told = [str(one) for one in (at, reference.changes) if one is not None]
+    when = "_" + hashlib.sha256(" ".join(told).encode()).hexdigest()[:12] if told else ""
+    return f"headwater_{kind.value}_{reference.name}{when}"

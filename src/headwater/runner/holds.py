@@ -1,0 +1,136 @@
+"""Work on a flow's table: alongside the runner that has the flow, or alone while that lets go of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headwater.core.errors import Code, HeadwaterError, TerminalError
+from headwater.core.state import State
+from headwater.runner.holders import Holder
+from headwater.runner.leases import Lease, held
+from headwater.runner.setups import Guard
+from headwater.spark.session import is_running, jvm_pid
+from headwater.warehouse import Warehouse
+
+REQUESTED = 5.0
+"""Seconds that a request to let go of a flow is good for, unless it is made again."""
+LETTING_GO = 15.0
+"""Seconds that a runner may take to hear of a request and to unwind a cancelled step, beside `runtime.stop_within`."""
+
+_working: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+"""In a runner each command has its own thread: one at a time works on a flow's table."""
+_alongside: Counter[str] = Counter()
+"""Commands of this process that write under the runner's own lease, by flow."""
+_counting = threading.Lock()
+
+
+@contextmanager
+def holding(warehouse: Warehouse, flow: str, *, wait: bool = False) -> Iterator[Guard]:
+    """While this is open nobody else writes the flow's table; refused (FLOW_HELD) where another process may.
+
+    Inside the runner that holds the flow its steps go on: commits of one process take turns by the table's lock.
+    `wait`: for whoever works on it in this process, who is refused otherwise.
+    """
+    with _one_command(warehouse, flow, wait), _held(warehouse, flow) as guard:
+        yield guard
+
+
+@contextmanager
+def alone(warehouse: Warehouse, flow: str, *, wait: bool = False) -> Iterator[Guard]:
+    """While this is open nobody runs the flow: a runner that has it is asked to let go of it, and takes it back at the
+    end, opened again. Refused (FLOW_HELD) where it does not let go in time."""
+    with _one_command(warehouse, flow, wait):
+        with _renewed(warehouse, _let_go(warehouse, flow)) as guard:
+            yield guard
+
+
+def is_written_alongside(warehouse: Warehouse, flow: str) -> bool:
+    """Whether a command of this process relies on the runner's lease on a flow."""
+    with _counting:
+        return _alongside[_key(warehouse, flow)] > 0
+
+
+def _key(warehouse: Warehouse, flow: str) -> str:
+    return f"{warehouse.around.warehouse}/{flow}"
+
+
+@contextmanager
+def _one_command(warehouse: Warehouse, flow: str, wait: bool) -> Iterator[None]:
+    working = _working[_key(warehouse, flow)]
+    if not working.acquire(blocking=wait):
+        raise TerminalError(
+            Code.FLOW_HELD, f"another command works on {flow} already", hint="try again when that is over"
+        )
+    try:
+        yield
+    finally:
+        working.release()
+
+
+@contextmanager
+def _held(warehouse: Warehouse, flow: str) -> Iterator[Guard]:
+    state, key = warehouse.state, _key(warehouse, flow)
+    with _counting:
+        _alongside[key] += 1  # before the lease is looked at: the runner does not let go of it from now on
+    try:
+        record = state.lease(flow)
+        if record is not None and held(record, state.now()).live and Holder.from_record(record.holder).is_me:
+            yield lambda: None
+            return
+    finally:
+        with _counting:
+            _alongside[key] -= 1
+    with _renewed(warehouse, Lease.take(state, flow, _me(), warehouse.project.settings.runtime.lease)) as guard:
+        yield guard
+
+
+@contextmanager
+def _renewed(warehouse: Warehouse, lease: Lease) -> Iterator[Guard]:
+    """A lease, kept alive until the work is done."""
+    duration = warehouse.project.settings.runtime.lease
+    me = _me()
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(duration.total_seconds() / 4):
+            lease.renew(me)
+
+    thread = threading.Thread(target=renew, name=f"lease of {lease.flow}", daemon=True)
+    thread.start()
+    try:
+        yield lease.check
+    finally:
+        over.set()
+        thread.join()
+        lease.release()
+
+
+def _me() -> Holder:
+    return Holder.here().with_jvm(jvm_pid() if is_running() else None)
+
+
+def _let_go(warehouse: Warehouse, flow: str) -> Lease:
+    """The flow's lease, once the runner that has it has let go of it."""
+    state: State = warehouse.state
+    runtime, token = warehouse.project.settings.runtime, uuid.uuid4().hex
+    deadline = time.monotonic() + runtime.stop_within.total_seconds() + LETTING_GO
+    asked = float("-inf")
+    try:
+        while True:
+            try:
+                return Lease.take(state, flow, _me(), runtime.lease)
+            except HeadwaterError as error:
+                if error.code is not Code.FLOW_HELD or time.monotonic() > deadline:
+                    raise
+            if time.monotonic() - asked > REQUESTED / 2:
+                state.ask_release(flow, token, REQUESTED)
+                asked = time.monotonic()
+            time.sleep(0.1)
+    finally:
+        if asked > float("-inf"):
+            state.end_release(flow, token)

@@ -1,0 +1,248 @@
+"""Runs a streaming query as a flow: its micro-batches are the steps, and each waits for its turn."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headwater.core.errors import Code, HeadwaterError, TransientError
+from headwater.core.model import Kind
+from headwater.core.spec import Table, layout_of
+from headwater.flows.flow import Epoch, Ledger, Positions, Range, StepDone, flow_name
+from headwater.formats.base import SparkTable
+from headwater.formats.feed import leave_feed
+from headwater.ingest.schemas import parse_ddl
+from headwater.project.decorators import Registered
+from headwater.project.graph import Name, graph_of
+from headwater.project.transforms import inputs_of, streaming_tables
+from headwater.runner.preflight import empty, notes_of, require_fence
+from headwater.runner.setups import Guard, Plan, plan_of_table
+from headwater.sources.reader import Lag
+from headwater.spark.errors import as_headwater_error
+from headwater.tables.batches import Batches, CheckpointLost
+from headwater.tables.transforms import as_declared, is_intact, kept_columns, started, transformed
+from headwater.warehouse import Warehouse, fingerprint
+
+LOOK = 0.1
+"""Seconds between two looks whether a query is still there."""
+
+_CHANGED = re.compile(r"SCHEMA_CHANGED|schema change", re.IGNORECASE)
+
+Take = Callable[[DataFrame, int], None]
+
+
+def stream_plan(warehouse: Warehouse, name: str) -> Plan:
+    """How a table is run that a streaming query makes."""
+    return plan_of_table(warehouse, name, lambda spark, guard: StreamFlow(TableQuery(warehouse, name, spark, guard)))
+
+
+@dataclass
+class TableQuery:
+    """A table's streaming query, ready to be started, as often as need be."""
+
+    warehouse: Warehouse
+    name: str
+    spark: SparkSession
+    guard: Guard
+    _inputs: list[SparkTable] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        require_fence(self.warehouse, self.definition)
+        self.flow = flow_name(self.name, Kind.TABLE)
+        self.ledger = Ledger(self.warehouse.files, self.flow)
+        self.epoch: Epoch = self.ledger.epoch()
+        self.batches = Batches(
+            self.flow,
+            self.epoch.number,
+            self.ledger,
+            self.warehouse.table(Kind.TABLE, self.name, self.spark),
+            "upsert" if self.definition.keys else "append",
+            self.definition.keys,
+            fingerprint(self.definition),
+            self.guard,
+        )
+
+    @property
+    def definition(self) -> Table:
+        return self.warehouse.project.tables[self.name]
+
+    @property
+    def function(self) -> Registered:
+        return streaming_tables(self.warehouse.project)[self.name]
+
+    @property
+    def consumer(self) -> str:
+        return f"{self.flow}.{self.epoch.number}"
+
+    def start(self, take: Take, *, once: bool) -> StreamingQuery | None:
+        """Start the query; None as long as one of its inputs has no data yet."""
+        inputs = self._inputs_by_parameter()
+        if not all(table.exists() for table in inputs.values()):
+            return None
+        root, files = self.warehouse.project.root, self.warehouse.files
+        checkpoint = "/".join(["_headwater/flows", self.flow, *notes_of(self.epoch), "checkpoint"])
+        last = self.batches.last()
+        if last is not None and not is_intact(files, checkpoint, last):
+            raise CheckpointLost(f"the checkpoint of {self.flow} is lost")
+        self._inputs = list(inputs.values())
+        if last is None:
+            self._begin_epoch()
+        frames = {
+            parameter: table.read_stream(changes=parameter in self.function.changes, consumer=self.consumer)
+            for parameter, table in inputs.items()
+        }
+        result = transformed(self.function, root, frames)
+        result = as_declared(self.function, root, result, parse_ddl(self.spark, self.definition.schema_))
+        self._prepare(result)
+        mode = self.function.output_mode or ("update" if self.definition.keys else "append")
+        return started(self.function, root, result, mode, files.spark_uri(checkpoint), take, once=once)
+
+    def leave(self) -> None:
+        """The query has ended: nothing more is fetched for it."""
+        for table in self._inputs:
+            leave_feed(table, self.consumer)
+
+    def replay(self, lost: CheckpointLost) -> TransientError:
+        """Begin an epoch that fills the table anew; the error says so, and that it is worth another try."""
+        self.guard()
+        epoch = self.ledger.restart(empty=True).number
+        message = f"{lost.problem.message}: the table is emptied and filled again by replay, in epoch {epoch}"
+        return TransientError(Code.CHECKPOINT_LOST, message)
+
+    def _inputs_by_parameter(self) -> dict[str, SparkTable]:
+        project = self.warehouse.project
+        reads = graph_of(project).inputs[Name(Kind.TABLE, self.name)]
+        parameters = inputs_of(self.function, project.root)
+        return {
+            parameter: self.warehouse.table(each.of.kind, each.of.name, self.spark)
+            for parameter, each in zip(parameters, reads, strict=True)
+        }
+
+    def _begin_epoch(self) -> None:
+        """May be done again, as long as the epoch has no step."""
+        if self.epoch.empty:
+            empty(self.batches.table)
+        for table in self._inputs:
+            for number in range(1, self.epoch.number):
+                leave_feed(table, f"{self.flow}.{number}", forget=True)
+
+    def _prepare(self, result: DataFrame) -> None:
+        table = self.batches.table
+        columns = kept_columns(self.function, self.warehouse.project.root, result, self.definition.keys)
+        if table.exists():
+            table.evolve(columns)
+        else:
+            table.create(columns, layout_of(self.definition))
+            self.warehouse.remember(Kind.TABLE, self.name)
+
+
+class StreamFlow:
+    """One query, batch by batch. `ahead` keeps it going on; `step` alone runs it over what is there by now.
+
+    Spark calls `_take` from a thread of its own with each batch, which is worked out only there: nothing is done before
+    `step` lets it, and nothing after the runner has stopped calling.
+    """
+
+    def __init__(self, query: TableQuery) -> None:
+        self._of = query
+        self._query: StreamingQuery | None = None
+        self._turn = threading.Condition()
+        self._waiting = self._let = self._closed = False
+        self._outcome: list[StepDone | Exception | None] = []
+
+    @property
+    def positions(self) -> Positions:
+        return self._of.batches.positions
+
+    def recover(self) -> StepDone | None:
+        """Spark itself repeats the batch that a crash left open."""
+        return None
+
+    def freeze(self) -> None:
+        """The end is where the inputs end when the query starts, after the flows that it reads."""
+
+    def lag(self) -> Lag | None:
+        return None
+
+    def ahead(self) -> Range | None:
+        if not self._runs(once=False) or not self._waiting:
+            return None
+        return Range(self.positions, full=True)
+
+    def wait(self, stopping: threading.Event, seconds: float) -> None:
+        with self._turn:
+            self._turn.wait_for(lambda: self._waiting or stopping.is_set(), seconds)
+
+    def step(self, range: Range | None = None) -> StepDone | None:
+        while self._runs(once=range is None):
+            with self._turn:
+                if not self._turn.wait_for(lambda: self._waiting, LOOK):
+                    continue
+                self._let, self._waiting = True, False
+                self._turn.notify_all()
+                self._turn.wait_for(lambda: self._outcome)
+                outcome = self._outcome.pop()
+            if isinstance(outcome, Exception):
+                raise self._told(outcome)
+            if outcome is not None or range is not None:
+                return outcome
+        return None
+
+    def close(self) -> None:
+        with self._turn:
+            self._closed = True
+            self._turn.notify_all()
+        if self._query is not None:
+            self._query.stop()
+        self._of.leave()
+
+    def _runs(self, *, once: bool) -> bool:
+        """Whether the query is running, started now if need be; False when it has come to its end."""
+        if self._query is None:
+            try:
+                self._query = self._of.start(self._take, once=once)
+            except Exception as error:
+                raise self._told(error) from error
+            return self._query is not None
+        if self._query.isActive:
+            return True
+        ended, self._query = self._query, None
+        self._of.leave()
+        failure = ended._jsq.exception()
+        if failure.isDefined():
+            raise self._told(Py4JJavaError("the query has failed", failure.get()))
+        return False
+
+    def _take(self, batch: DataFrame, number: int) -> None:
+        with self._turn:
+            self._waiting = True
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: self._let or self._closed)
+            if self._closed:
+                raise TransientError(Code.COMMIT_FAILED, f"batch {number} was not begun: the flow is stopped")
+            self._let = False
+        outcome: StepDone | Exception | None = None
+        try:
+            outcome = self._of.batches.write(batch, number)
+        except Exception as error:
+            outcome = error
+            raise
+        finally:
+            with self._turn:
+                self._outcome.append(outcome)
+                self._turn.notify_all()
+
+    def _told(self, error: Exception) -> HeadwaterError:
+        """What went wrong, as whoever runs the flow has to know it."""
+        if isinstance(error, CheckpointLost):
+            return self._of.replay(error)
+        found = as_headwater_error(error)
+        if found.code is Code.SPARK_FAILED and _CHANGED.search(found.problem.message):
+            return TransientError(found.code, f"an input has new columns: {found.problem.message}")
+        return found

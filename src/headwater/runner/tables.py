@@ -1,0 +1,127 @@
+"""Puts the flows of tables together: those that apply the changes of a topic, and those that are loaded from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NoReturn
+
+from pyspark.sql import SparkSession
+
+from headwater.core.errors import Code, TransientError, Where
+from headwater.core.model import Kind
+from headwater.core.spec import Table, layout_of
+from headwater.core.storage import Files
+from headwater.flows.flow import Flow, Ledger, Steps, flow_name
+from headwater.formats.base import SparkTable
+from headwater.incremental.relations import Place, Relation, relation_of
+from headwater.ingest.schemas import parse_ddl
+from headwater.project.graph import Name, graph_of
+from headwater.runner.preflight import empty, require_fence
+from headwater.runner.setups import Guard, Plan, plan_of_table
+from headwater.tables.apply.input import VersionsInput
+from headwater.tables.apply.shape import Shape
+from headwater.tables.apply.target import ApplyTarget
+from headwater.tables.reference import loaded
+from headwater.tables.seeds import SeedInput, SeedTarget
+from headwater.views.flow import open_table
+from headwater.views.transformed import open_transform
+from headwater.warehouse import Warehouse, fingerprint
+
+
+def table_plan(warehouse: Warehouse, name: str) -> Plan:
+    """How a table is run that applies changes, is kept by a query, or is loaded from a file."""
+    return plan_of_table(warehouse, name, partial(table_flow, warehouse, name))
+
+
+def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guard) -> Steps:
+    """The flow that keeps such a table, in a session of its own."""
+    definition = warehouse.project.tables[name]
+    require_fence(warehouse, definition)
+    if definition.sql is not None:
+        return open_table(warehouse, definition, spark, guard)
+    if definition.transform is not None:
+        return open_transform(warehouse, definition, spark, guard)
+    flow = flow_name(name, Kind.TABLE)
+    ledger = Ledger(warehouse.files, flow)
+    table = warehouse.table(Kind.TABLE, name, spark)
+    if definition.seed is not None:  # its first step has all of it: nothing goes before that has come
+        return _seeded(warehouse, definition, table, ledger, guard)
+    _begin(flow, ledger, table)
+
+    def again(reason: str) -> NoReturn:
+        guard()
+        epoch = ledger.restart(empty=True).number
+        message = f"{reason}: {flow} is emptied and filled again, in epoch {epoch}"
+        raise TransientError(Code.SOURCE_CHANGED, message)
+
+    target = applied_target(warehouse, definition, table, guard, partial(remember_shape, warehouse, name))
+    source = applied_input(warehouse, definition, applied_from(warehouse, name, spark), again, owes=target.owes)
+    return Flow(flow, fingerprint(definition), source, target, ledger, guard)
+
+
+def applied_from(warehouse: Warehouse, name: str, spark: SparkSession) -> Relation:
+    """What a table applies the changes of."""
+    (read,) = graph_of(warehouse.project).inputs[Name(Kind.TABLE, name)]
+    return relation_of(warehouse, read.of.kind, read.of.name, spark)
+
+
+def applied_target(
+    warehouse: Warehouse, definition: Table, table: SparkTable, guard: Guard, made: Callable[[Shape], None]
+) -> ApplyTarget:
+    return ApplyTarget(table, definition, layout_of(definition), _place(warehouse, definition.name), guard, made)
+
+
+def applied_input(
+    warehouse: Warehouse,
+    definition: Table,
+    relation: Relation,
+    again: Callable[[str], NoReturn],
+    end: Place | None = None,
+    owes: Callable[[], bool] = lambda: False,
+) -> VersionsInput:
+    place = _place(warehouse, definition.name)
+    return VersionsInput(relation, definition, place, again, end, warehouse.committed, owes)
+
+
+def _seeded(warehouse: Warehouse, definition: Table, table: SparkTable, ledger: Ledger, guard: Guard) -> Flow:
+    assert definition.seed is not None
+    name, project = definition.name, warehouse.project
+    folder, _, file = project.location(definition.seed).rpartition("/")
+    where = project.place(f"tables.{name}.seed")
+    declared = parse_ddl(table.spark, definition.schema_)
+    source = SeedInput(
+        Files(folder or "/", dict(warehouse.around.storage)),
+        file,
+        where,
+        lambda content: loaded(table.spark, definition.seed or file, content, definition.keys, declared, where),
+        fingerprint(definition),
+    )
+    target = SeedTarget(
+        table,
+        layout_of(definition),
+        where,
+        guard,
+        lambda: warehouse.remember(Kind.TABLE, name),
+        anew=ledger.epoch().empty,
+    )
+    return Flow(flow_name(name, Kind.TABLE), fingerprint(definition), source, target, ledger, guard)
+
+
+def _begin(flow: str, ledger: Ledger, table: SparkTable) -> None:
+    """Before an epoch's first step has landed the table is emptied, if the epoch is to begin so."""
+    last = ledger.last()
+    if not ledger.epoch().empty or not table.exists():
+        return
+    if last is None or (last.step == 0 and table.landed(last.mark(flow)) is None):
+        empty(table)
+
+
+def _place(warehouse: Warehouse, name: str) -> Callable[[str], Where]:
+    return lambda key: warehouse.project.place(f"tables.{name}.{key}")
+
+
+def remember_shape(warehouse: Warehouse, name: str, shape: Shape) -> None:
+    record = warehouse.record(Kind.TABLE, name)
+    if record is None or (record.shown, record.hidden) != (shape.shown, shape.hidden):
+        warehouse.remember(Kind.TABLE, name, hidden=shape.hidden, shown=shape.shown)

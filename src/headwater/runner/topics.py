@@ -1,0 +1,213 @@
+"""Puts a topic's flow together: its source, its pipeline, its table, its ledger."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater.core.errors import Unsupported
+from headwater.core.model import Kind
+from headwater.core.spec import Topic
+from headwater.core.storage import Files
+from headwater.flows.flow import Flow, Ledger, Positions, Range, flow_name
+from headwater.formats.base import Address, Capability, SparkTable
+from headwater.ingest.dead_letters import DeadLetters
+from headwater.ingest.pipeline import Pipeline
+from headwater.ingest.schemas import SchemaLog, parse_ddl
+from headwater.ingest.topic import TopicTarget
+from headwater.project.definition import Project
+from headwater.project.load.code import code_digest
+from headwater.runner.pace import Pace
+from headwater.runner.preflight import empty, notes_of, require_fence
+from headwater.runner.setups import Plan
+from headwater.sources.decoders.base import Decoder
+from headwater.sources.decoders.bounded import BoundedDecoder
+from headwater.sources.postgres.cdc.config import PostgresCdcSource
+from headwater.sources.reader import Ahead, ForeignTable, Lag, Reader, ReaderContext, Sharing
+from headwater.sources.readers import open_reader
+from headwater.warehouse import Warehouse, fingerprint
+
+
+class SourceInput:
+    """One source as a flow's input: its position stands under its name."""
+
+    def __init__(self, name: str, reader: Reader) -> None:
+        self._name = name
+        self._reader = reader
+
+    def next(self, start: Positions) -> Range | None:
+        ahead = self._reader.next(start.get(self._name))
+        return None if ahead is None else Range({self._name: ahead.end}, ahead.rows, ahead.bytes, ahead.full, ahead.due)
+
+    def settle(self, start: Positions, range: Range) -> Positions:
+        ahead = Ahead(range.end[self._name], range.rows, range.bytes, range.full)
+        return {self._name: self._reader.settle(start.get(self._name), ahead)}
+
+    def read(self, start: Positions, end: Positions) -> DataFrame:
+        return self._reader.read(start.get(self._name), end[self._name])
+
+    def inspect(self, start: Positions, end: Positions, error: Exception) -> bool:
+        return self._reader.inspect(start.get(self._name), end[self._name], error)
+
+    def committed(self, end: Positions) -> None:
+        self._reader.committed(end[self._name])
+
+    def freeze(self) -> None:
+        self._reader.freeze()
+
+    def wait(self, stopping: threading.Event, seconds: float) -> None:
+        self._reader.wait(stopping, seconds)
+
+    def lag(self, start: Positions) -> Lag | None:
+        return self._reader.lag(start.get(self._name))
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def topic_plan(warehouse: Warehouse, topic: Topic) -> Plan:
+    """How a topic is run."""
+    source = warehouse.project.sources[topic.from_]
+    return Plan(
+        flow=flow_name(topic.name),
+        trigger=warehouse.project.trigger_of(topic),
+        pace=Pace(topic.batch_size, topic.flush_interval or source.flush_interval_default),
+        open=lambda spark, guard: topic_flow(warehouse, topic.name, spark, guard),
+        made_of=_made_of(warehouse.project, topic),
+    )
+
+
+def _made_of(project: Project, topic: Topic) -> object:
+    source = project.sources[topic.from_]
+    uses_code = bool(topic.mappers) or topic.filter is not None or any(f.role == "upcaster" for f in project.functions)
+    code = code_digest(project.root, project.settings.code) if uses_code else None
+    # The topics of a replication slot agree on how far it is done with.
+    along = [other.name for other in project.topics.values() if other.from_ == topic.from_]
+    shared = sorted(along) if isinstance(source, PostgresCdcSource) else []
+    settings = (project.format_of(topic), project.trigger_of(topic))
+    return (topic.model_dump(), source.type, source.model_dump(), *settings, shared, code)
+
+
+@dataclass(frozen=True)
+class OpenTopic:
+    """A topic's reader and table, in a session of their own, and its flow's notes."""
+
+    definition: Topic
+    reader: Reader
+    table: SparkTable
+    notes: Files
+    ledger: Ledger
+
+
+def open_topic(warehouse: Warehouse, name: str, spark: SparkSession) -> OpenTopic:
+    """What a topic is put together from."""
+    definition = warehouse.definition(Kind.TOPIC, name)
+    assert isinstance(definition, Topic)
+    project = warehouse.project
+    flow = flow_name(name)
+    ledger = Ledger(warehouse.files, flow)
+    table = warehouse.table(Kind.TOPIC, name, spark)
+    folder = warehouse.files.join("_headwater/flows", flow)
+    storage = dict(warehouse.around.storage)
+    notes, lasting = Files("/".join([folder, *notes_of(ledger.epoch())]), storage), Files(folder, storage)
+    context = ReaderContext(
+        spark,
+        flow,
+        notes,
+        project.location,
+        storage,
+        lasting,
+        partial(_open_table, warehouse, spark),
+        sharing=sharing(warehouse, definition),
+    )
+    return OpenTopic(definition, open_reader(project.sources[definition.from_], context), table, notes, ledger)
+
+
+def sharing(warehouse: Warehouse, topic: Topic) -> Sharing:
+    """What a topic's flow has in common with those that read the same source."""
+    project = warehouse.project
+    flows = tuple(flow_name(other.name) for other in project.topics.values() if other.from_ == topic.from_)
+    folder = warehouse.files.join("_headwater/sources", topic.from_)
+    return Sharing(project.name, Files(folder, dict(warehouse.around.storage)), flows, topic.table)
+
+
+def _open_table(
+    warehouse: Warehouse, spark: SparkSession, format: str, path: str | None, table: str | None
+) -> ForeignTable:
+    """A table that a source names, in the flow's session."""
+    address = Address(None if path is None else warehouse.project.location(path), table)
+    found = warehouse.foreign(format, address, spark)
+    if not found.format.can(Capability.CHANGES):
+        raise Unsupported(
+            f"{address} can't be followed: {found.format.refusal(Capability.CHANGES)}",
+            hint="take its files in with a source of type `files`, `file_format: parquet`",
+        )
+    return found
+
+
+def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Callable[[], None]) -> Flow:
+    """The flow that keeps a topic, in a session of its own."""
+    definition = warehouse.definition(Kind.TOPIC, name)
+    assert isinstance(definition, Topic)
+    require_fence(warehouse, definition)
+    opened = open_topic(warehouse, name, spark)
+    if warehouse.record(Kind.TOPIC, name) is None and opened.table.exists():
+        warehouse.remember(Kind.TOPIC, name)  # the process that made it ended before it could
+    if opened.ledger.epoch().empty and opened.ledger.last() is None:
+        empty(opened.table)
+        letters = DeadLetters(spark, warehouse.around)  # their events come again
+        letters.drop(name, letters.ids(name, whole=True))
+    reader, flow = opened.reader, flow_name(name)
+
+    def confirmed() -> None:
+        guard()
+        reader.confirm()
+
+    target = topic_target(warehouse, definition, reader, reader.decoder, opened.table, opened.notes, confirmed)
+    return Flow(
+        flow, fingerprint(definition), SourceInput(definition.from_, reader), target, opened.ledger, guard, reader.probe
+    )
+
+
+def topic_target(
+    warehouse: Warehouse,
+    topic: Topic,
+    reader: Reader,
+    decoder: Decoder,
+    table: SparkTable,
+    notes: Files,
+    guard: Callable[[], None],
+    *,
+    remembered: bool = True,
+    dead_letters: DeadLetters | None = None,
+) -> TopicTarget:
+    """What takes a topic's records in; `remembered`: a table that is made is the topic's own. `dead_letters` keeps
+    what can't be taken in, the lake's own table if it is not given."""
+    source = warehouse.project.sources[topic.from_]
+    declared = parse_ddl(table.spark, getattr(source, "schema_", None))
+    required = [f.name for f in declared.fields if not f.nullable] if declared is not None else []
+    return TopicTarget(
+        Pipeline(topic, source, reader.extras, warehouse.project.functions, required, reader.hidden),
+        # What the topic has already is not measured again.
+        BoundedDecoder(decoder, source.max_record_size) if remembered else decoder,
+        table,
+        dead_letters or DeadLetters(table.spark, warehouse.around),
+        SchemaLog(notes),
+        created=(lambda: warehouse.remember(Kind.TOPIC, topic.name)) if remembered else (lambda: None),
+        declared=declared,
+        hints=parse_ddl(table.spark, getattr(source, "schema_hints", None)),
+        guard=guard,
+    )
+
+
+def schemas_of(warehouse: Warehouse, topic: str) -> SchemaLog:
+    """What is known of a topic's payload."""
+    flow = flow_name(topic)
+    folder = "/".join(
+        [warehouse.files.join("_headwater/flows", flow), *notes_of(Ledger(warehouse.files, flow).epoch())]
+    )
+    return SchemaLog(Files(folder, warehouse.around.storage))

@@ -1,0 +1,86 @@
+"""Cells of a CSV line as values: what Spark reads of a cell, and what is made of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from headwater.sources.decoders.checks import Checks
+from headwater.sources.decoders.literals import finer, parse
+
+_VALUE = "value"
+_CORRUPT = "_headwater_corrupt"
+_JSON = {"columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
+_FLOATS = {"nanvalue": "NaN", "positiveinf": "Infinity", "negativeinf": "-Infinity"}
+_FORMATS: tuple[tuple[type[DataType], str], ...] = (
+    (DateType, "dateformat"),
+    (TimestampType, "timestampformat"),
+    (TimestampNTZType, "timestampntzformat"),
+)
+
+
+class Cells:
+    """By the reader's options: with a format or a locale of one's own, Spark reads a cell by that, and exactly."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+
+    def read_as(self, wanted: DataType) -> DataType:
+        """The type to have Spark read a cell as."""
+        if isinstance(wanted, DecimalType) and "locale" in self._options:
+            return finer(wanted)
+        return StringType() if self.makes(wanted) or isinstance(wanted, BinaryType) else wanted
+
+    def makes(self, wanted: DataType) -> bool:
+        """Whether the value is made here, of what Spark reads."""
+        if isinstance(wanted, (DecimalType, DoubleType, FloatType)) or is_nested(wanted):
+            return True
+        return any(isinstance(wanted, kind) and option not in self._options for kind, option in _FORMATS)
+
+    def value(self, read: Column, wanted: DataType) -> Column:
+        """NULL where the cell is not exactly a value of the type."""
+        if not self.makes(wanted):
+            return read
+        if is_nested(wanted):
+            return _of_json(read, wanted)
+        if isinstance(wanted, DecimalType) and "locale" in self._options:
+            return F.when(read.cast(wanted) == read, read.cast(wanted))
+        value = parse(read, wanted)
+        if isinstance(wanted, (DoubleType, FloatType)):
+            for option, meant in _FLOATS.items():
+                if option in self._options:
+                    value = F.when(read == self._options[option], F.lit(meant).cast(wanted)).otherwise(value)
+        return value
+
+
+def is_nested(one: DataType) -> bool:
+    """Whether a cell of the type is JSON: CSV has no nested values."""
+    return isinstance(one, (ArrayType, MapType, StructType))
+
+
+def _of_json(text: Column, wanted: DataType) -> Column:
+    checks = Checks(StructType([StructField(_VALUE, wanted)]), _JSON)
+    inside = F.concat(F.lit(f'{{"{_VALUE}":'), text, F.lit("\n}"))
+    read = StructType([*checks.read.fields, StructField(_CORRUPT, StringType())])
+    parsed = F.from_json(inside, read, _JSON)
+    texts = None if checks.texts is None else F.from_json(inside, checks.texts, _JSON)
+    found = checks.of(parsed, texts)[_VALUE]
+    sound = F.from_json(text, wanted.simpleString(), _JSON).isNotNull() & parsed.getField(_CORRUPT).isNull()
+    return F.when(sound if found.wrong is None else sound & ~found.wrong, found.value)

@@ -1,0 +1,174 @@
+"""Records that come with types: Parquet, ORC, Avro files, tables. The reader gives the event itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    FractionalType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from headwater.sources.decoders.base import EVENT, MISFITS, PROBLEM, SCHEMA, Decoder
+from headwater.sources.decoders.cast_failures import texts_of, unless_none
+from headwater.sources.decoders.keys import has_keys_beyond
+from headwater.sources.decoders.literals import parse
+
+PROBLEM_TYPE = StructType([StructField("reason", StringType()), StructField("message", StringType())])
+
+
+class TypedDecoder(Decoder):
+    """`read` gives EVENT, and PROBLEM where something could not be read (or leaves it out)."""
+
+    def __init__(self) -> None:
+        self._given = StructType()
+
+    def detect(self, records: DataFrame) -> StructType:
+        """The event's own type; of records that have been decoded, the type of what they were decoded from."""
+        if EVENT not in records.columns:
+            return self._given
+        found = records.schema[EVENT].dataType
+        assert isinstance(found, StructType)
+        return found
+
+    def unknown(self, schema: StructType) -> Column | None:
+        """A column has a type even where it has no value: it is new for all records or for none."""
+        return F.lit(True) if _has_more(self._given, schema) else None
+
+    def beyond(self, schema: StructType, raw: Column) -> Column | None:
+        """The bytes of such a record are its values that are there, as JSON."""
+        return has_keys_beyond(raw.cast(StringType()), schema, {})
+
+    def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
+        given = self._given = self.detect(records)
+        event = F.col(EVENT)
+        known = F.col(PROBLEM) if PROBLEM in records.columns else F.lit(None).cast(PROBLEM_TYPE)
+        fields, problems, texts = [], [known], {}
+        for f in schema.fields:
+            value: Column = F.lit(None)
+            if f.name in given.names:
+                misfits: list[Column] = []
+                found, found_type = event.getField(f.name), given[f.name].dataType
+                value = conform(found, found_type, f.dataType, f.name, misfits)
+                if misfits:
+                    problems += misfits
+                    texts[f.name] = F.when(F.coalesce(*misfits).isNotNull(), _text(found, found_type))
+            fields.append(value.cast(f.dataType).alias(f.name))
+        conformed = F.when(event.isNotNull(), F.struct(*fields) if fields else F.lit(None)).cast(schema)
+        decoded = records.withColumn(PROBLEM, F.coalesce(*problems))
+        if texts:
+            decoded = decoded.withColumn(MISFITS, unless_none(texts_of(texts)))
+        return decoded.withColumn(EVENT, conformed)
+
+
+def _text(value: Column, given: DataType) -> Column:
+    return F.to_json(value) if isinstance(given, (StructType, ArrayType, MapType)) else value.cast(StringType())
+
+
+def problem(reason: str, message: str | Column) -> Column:
+    """A value of PROBLEM."""
+    told = F.lit(message) if isinstance(message, str) else message
+    return F.struct(F.lit(reason).alias("reason"), told.alias("message")).cast(PROBLEM_TYPE)
+
+
+def conform(value: Column, given: DataType, wanted: DataType, at: str, misfits: list[Column]) -> Column:
+    """A value under another type: missing fields are NULL; what can't be cast without loss is a misfit."""
+    if given.simpleString() == wanted.simpleString():
+        return value
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        fields = []
+        for f in wanted.fields:
+            path = f"{at}.{f.name}" if at else f.name
+            if f.name in given.names:
+                inner = conform(value.getField(f.name), given[f.name].dataType, f.dataType, path, misfits)
+            else:
+                inner = F.lit(None)
+            fields.append(inner.cast(f.dataType).alias(f.name))
+        return F.when(value.isNotNull(), F.struct(*fields))
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        before, after = given.elementType, wanted.elementType
+        lost = None if fits(given, wanted) else F.exists(value, lambda one: _is_lost(one, before, after))
+        conformed = F.transform(value, lambda one: conform(one, before, after, at, []).cast(after))
+        return _unless_lost(conformed, lost, given, wanted, at, misfits)
+    if isinstance(given, MapType) and isinstance(wanted, MapType) and given.keyType == wanted.keyType:
+        old, new = given.valueType, wanted.valueType
+        lost = None if fits(given, wanted) else F.exists(F.map_values(value), lambda one: _is_lost(one, old, new))
+        conformed = F.transform_values(value, lambda _, one: conform(one, old, new, at, []).cast(new))
+        return _unless_lost(conformed, lost, given, wanted, at, misfits)
+    if isinstance(given, StringType):
+        cast = parse(value, wanted)
+        return _unless_lost(cast, value.isNotNull() & cast.isNull(), given, wanted, at, misfits)
+    cast = value.cast(wanted)
+    if fits(given, wanted):
+        return cast
+    lost = cast.isNull() | (cast.cast(given) != value)
+    if isinstance(given, IntegralType) and isinstance(wanted, FractionalType):
+        lost |= cast >= F.lit(_beyond(given)).cast(wanted)  # cast back, it would be the largest integer again
+    elif isinstance(given, (DoubleType, FloatType)) and isinstance(wanted, IntegralType):
+        lost |= value >= F.lit(_beyond(wanted)).cast(given)
+    return _unless_lost(cast, value.isNotNull() & lost, given, wanted, at, misfits)
+
+
+def _is_lost(value: Column, given: DataType, wanted: DataType) -> Column:
+    """Whether something in a value does not fit."""
+    misfits: list[Column] = []
+    conform(value, given, wanted, "", misfits)
+    return F.coalesce(*misfits).isNotNull() if misfits else F.lit(False)
+
+
+def _unless_lost(
+    conformed: Column, lost: Column | None, given: DataType, wanted: DataType, at: str, misfits: list[Column]
+) -> Column:
+    if lost is None:
+        return conformed
+    message = f"{at} is {given.simpleString()} and does not fit {wanted.simpleString()}"
+    misfits.append(F.when(lost, problem(SCHEMA, message)))
+    return F.when(F.coalesce(~lost, F.lit(True)), conformed)
+
+
+def _beyond(integers: DataType) -> float:
+    """The first number that is too large."""
+    bits = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+    return float(2 ** bits[integers.simpleString()])
+
+
+_WIDER: dict[str, tuple[str, ...]] = {
+    "tinyint": ("smallint", "int", "bigint", "float", "double"),
+    "smallint": ("int", "bigint", "float", "double"),
+    "int": ("bigint", "double"),
+    "float": ("double",),
+    "date": ("timestamp",),
+}
+
+
+def fits(given: DataType, wanted: DataType) -> bool:
+    """Whether every value of one type is a value of the other."""
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        return all(f.name not in given.names or fits(given[f.name].dataType, f.dataType) for f in wanted.fields)
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        return fits(given.elementType, wanted.elementType)
+    if isinstance(given, MapType) and isinstance(wanted, MapType):
+        return fits(given.keyType, wanted.keyType) and fits(given.valueType, wanted.valueType)
+    names: Any = (given.simpleString(), wanted.simpleString())
+    return names[0] == names[1] or names[1] in _WIDER.get(names[0], ())
+
+
+def _has_more(given: DataType, known: DataType) -> bool:
+    """Whether one type has a field, at any depth, that the other lacks."""
+    if isinstance(given, StructType) and isinstance(known, StructType):
+        return any(f.name not in known.names or _has_more(f.dataType, known[f.name].dataType) for f in given.fields)
+    if isinstance(given, ArrayType) and isinstance(known, ArrayType):
+        return _has_more(given.elementType, known.elementType)
+    if isinstance(given, MapType) and isinstance(known, MapType):
+        return _has_more(given.valueType, known.valueType)
+    return False

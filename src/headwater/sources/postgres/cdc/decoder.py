@@ -1,0 +1,177 @@
+"""Changes as events: each record is read by the shape that its table had when it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
+
+from headwater.sources.decoders.base import DECODE, EVENT, PROBLEM, RAW, SCHEMA, Decoder
+from headwater.sources.decoders.typed import PROBLEM_TYPE, conform, problem
+from headwater.sources.postgres.cdc.changes import ODD
+from headwater.sources.postgres.cdc.relations import AFTER, BEFORE, OP, UNCHANGED, Relation, RelationLog
+from headwater.sources.postgres.cdc.types import typed, unfit
+
+RELATION = "_relation"
+_OF = "_headwater_relation"
+_SENT = "_headwater_sent_{}"
+_TYPED = "_headwater_typed_{}"
+_CORRUPT = "_headwater_corrupt"
+_SHOWN = 60
+"""Characters of a value that a message shows."""
+
+
+class CdcDecoder(Decoder):
+    """Over `_raw` alone; where the reader gives `_relation` too, that is quicker."""
+
+    def __init__(self, relations: RelationLog) -> None:
+        self._relations = relations
+        self._present: frozenset[str] | None = None
+        self._made: _Expressions | None = None
+
+    def narrow(self, ids: Iterable[str] | None) -> None:
+        """The records that come next are of these shapes, and no others have to be looked for; None: of any."""
+        self._present = None if ids is None else frozenset(ids)
+
+    def detect(self, records: DataFrame) -> StructType:
+        ids = [row[0] for row in records.select(_id(records)).distinct().collect() if row[0] is not None]
+        known = [relation for relation in self._relations.all() if relation.id in ids]
+        merged: StructType | None = None
+        for relation in known:
+            merged = relation.event if merged is None else _merged(merged, relation.event)
+        return merged or StructType()
+
+    def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
+        made = self._expressions(self._looked_for(records), schema)
+        df = records.withColumn(_OF, _id(records)).select("*", *made.sent).select("*", *made.typed)
+        return df.select(*(F.col(f"`{name}`") for name in records.columns), F.col(_OF), *made.decoded)
+
+    def _expressions(self, relations: list[Relation], schema: StructType) -> _Expressions:
+        """Made once for a schema: a live step is small, and to build them takes longer than to run them."""
+        ids = tuple(relation.id for relation in relations)
+        if self._made is None or (self._made.schema, self._made.relations) != (schema, ids):
+            self._made = _expressions(relations, schema)
+        return self._made
+
+    def unknown(self, schema: StructType) -> Column | None:
+        """A column has a type even where it has no value: it is new for all records of a shape or for none."""
+        new = [one.id for one in self._relations.all() if _has_more(one.event, schema)]
+        return F.col(_OF).isin(new) if new else None
+
+    def _looked_for(self, records: DataFrame) -> list[Relation]:
+        known = self._relations.all()
+        if self._present is None or RELATION not in records.columns:
+            return known
+        return [relation for relation in known if relation.id in self._present]
+
+
+@dataclass(frozen=True)
+class _Expressions:
+    """What makes events of records of some shapes, in one schema."""
+
+    schema: StructType
+    relations: tuple[str, ...]
+    sent: list[Column]
+    typed: list[Column]
+    decoded: list[Column]
+
+
+def _expressions(relations: list[Relation], schema: StructType) -> _Expressions:
+    events, problems, typed_columns = [], [], []
+    for n, relation in enumerate(relations):
+        misfits: list[Column] = []
+        typed_columns.append(_typed(n, relation, misfits))
+        event = conform(F.col(_TYPED.format(n)), relation.event, schema, "", misfits)
+        events.append((relation, event))
+        problems.append((relation, F.coalesce(*misfits)))
+    strange = problem(DECODE, F.concat(F.lit("it is of a shape that is not known: "), F.col(_OF)))
+    no_record = F.when(F.col(_OF).isNull(), problem(DECODE, "no record of a change")).otherwise(strange)
+    event = _chosen(events if schema.fields else [], F.lit(None).cast(schema))
+    return _Expressions(
+        schema,
+        tuple(relation.id for relation in relations),
+        [_sent(n, relation) for n, relation in enumerate(relations)],
+        typed_columns,
+        [event.cast(schema).alias(EVENT), _chosen(problems, no_record).cast(PROBLEM_TYPE).alias(PROBLEM)],
+    )
+
+
+def _id(records: DataFrame) -> Column:
+    if RELATION in records.columns:
+        return F.col(RELATION).alias(_OF)
+    return F.get_json_object(F.col(RAW).cast("string"), "$.relation").alias(_OF)
+
+
+def _sent(n: int, relation: Relation) -> Column:
+    fields = [
+        *relation.record.fields,
+        StructField(ODD, MapType(StringType(), StringType())),
+        StructField(_CORRUPT, StringType()),
+    ]
+    options = {"columnNameOfCorruptRecord": _CORRUPT}
+    parsed = F.from_json(F.col(RAW).cast("string"), StructType(fields), options)
+    return F.when(F.col(_OF) == relation.id, parsed).alias(_SENT.format(n))
+
+
+def _typed(n: int, relation: Relation, misfits: list[Column]) -> Column:
+    sent = F.col(_SENT.format(n))
+    misfits.append(F.when(sent.getField(_CORRUPT).isNotNull(), problem(DECODE, "no record of a change")))
+    odd = sent.getField(ODD)
+    told = F.concat(F.array_join(F.map_keys(odd), ", "), F.lit(": such a value has no place in a column"))
+    misfits.append(F.when(F.coalesce(F.size(odd), F.lit(0)) > 0, problem(SCHEMA, told)))
+    images = {}
+    for of in (BEFORE, AFTER):
+        fields = []
+        for column in relation.columns:
+            text = sent.getField(of).getField(column.name)
+            fields.append(typed(text, column.type).alias(column.name))
+            value = F.col(_TYPED.format(n)).getField(of).getField(column.name)
+            wrong = unfit(text, value, column.type)
+            if wrong is not None:
+                shown = F.array_join(text, ",", "NULL") if column.type.element is not None else text
+                kind = column.type.spark.simpleString()
+                message = F.concat(
+                    F.lit(f"{of}.{column.name}: "), F.substring(shown, 1, _SHOWN), F.lit(f" does not fit {kind}")
+                )
+                misfits.append(F.when(wrong, problem(SCHEMA, message)))
+        images[of] = F.when(sent.getField(of).isNotNull(), F.struct(*fields))
+    unchanged = F.coalesce(sent.getField(UNCHANGED), F.array().cast(ArrayType(StringType())))
+    event = F.struct(
+        sent.getField("op").alias(OP),
+        images[BEFORE].alias(BEFORE),
+        images[AFTER].alias(AFTER),
+        unchanged.alias(UNCHANGED),
+    )
+    return F.when(sent.isNotNull() & sent.getField(_CORRUPT).isNull(), event).alias(_TYPED.format(n))
+
+
+def _chosen(values: Sequence[tuple[Relation, Column]], otherwise: Column) -> Column:
+    """The value of each record's own relation."""
+    chosen: Column | None = None
+    for relation, value in values:
+        mine = F.col(_OF) == relation.id
+        chosen = F.when(mine, value) if chosen is None else chosen.when(mine, value)
+    return otherwise if chosen is None else chosen.otherwise(otherwise)
+
+
+def _merged(older: StructType, newer: StructType) -> StructType:
+    """Both shapes' columns, with the newer one's types."""
+    fields = []
+    for f in older.fields:
+        new = newer[f.name] if f.name in newer.names else f
+        inner = isinstance(f.dataType, StructType) and isinstance(new.dataType, StructType)
+        fields.append(StructField(f.name, _merged(f.dataType, new.dataType)) if inner else new)  # type: ignore[arg-type]
+    return StructType(fields + [f for f in newer.fields if f.name not in older.names])
+
+
+def _has_more(given: StructType, known: StructType) -> bool:
+    for f in given.fields:
+        if f.name not in known.names:
+            return True
+        other = known[f.name].dataType
+        if isinstance(f.dataType, StructType) and isinstance(other, StructType) and _has_more(f.dataType, other):
+            return True
+    return False

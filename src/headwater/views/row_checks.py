@@ -1,0 +1,125 @@
+"""What a table by SQL checks beyond its query: rows that come late, rows that are not as expected, keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater.core.errors import Code, UsageError, Where
+from headwater.core.model import DELETED, Kind, Mark
+from headwater.core.spec import Table
+from headwater.flows.flow import flow_name
+from headwater.formats.base import Capability, Format, SparkTable
+from headwater.incremental.keys import Keys, narrowed
+from headwater.incremental.relations import States
+from headwater.incremental.run import Run
+from headwater.incremental.state.base import ID, SHOWN
+from headwater.incremental.state.grouped import Grouped
+from headwater.ingest.dead_letters import DeadLetters
+from headwater.spark.frames import column
+from headwater.sql.nondeterminism import unsteady
+from headwater.sql.references import parse_condition
+from headwater.tables.expectations import Expectations
+from headwater.tables.late import Late, Screened, Waterline
+from headwater.tables.tally import Tally
+from headwater.tables.unique import require_unique
+from headwater.views.compile import Compiled
+from headwater.warehouse import Warehouse
+
+
+@dataclass
+class Screen:
+    """The checks of one table, on its way in and on its way out."""
+
+    definition: Table
+    place: Callable[[str], Where]
+    """Where a key of the definition stands."""
+    letters: DeadLetters
+    tally: Tally
+    late: Late | None
+    expectations: Expectations | None
+
+    @property
+    def flow(self) -> str:
+        return flow_name(self.definition.name, Kind.TABLE)
+
+    def begin(self, mark: Mark, *, anew: bool) -> None:
+        """A step begins. One that makes the whole table judges all rows again: its dead letters are those of now."""
+        self.tally.begin(mark, anew=anew)
+        if anew:
+            self.letters.drop(self.flow, self.letters.ids(self.flow, whole=True))
+
+    def taken(self, states: States, made: Compiled, mark: Mark, line: Waterline, *, anew: bool) -> Screened:
+        """What the query is given of its inputs."""
+        if self.late is None:
+            return Screened(states, line)
+        found = self.late.screened(states, made.asked.streams, mark, line, anew=anew)
+        self.tally.save()
+        return found
+
+    def checked(self, rows: DataFrame, made: Compiled, run: Run, mark: Mark, table: SparkTable | None) -> DataFrame:
+        """The rows to commit, with all that is stored beside them; `table` has what they come to, None if nothing."""
+        visible = F.lit(True)
+        if DELETED in rows.columns:
+            visible = visible & ~column(DELETED)
+        if SHOWN in rows.columns:
+            visible = visible & column(SHOWN)
+        if self.expectations is not None:
+            rows = self.expectations.screened(rows, made.columns, mark, run.settled, visible)
+            self.tally.save()
+        keys = self.definition.keys
+        if keys:
+            rows = run.settled(rows)
+            there = None if table is None else _others(table, rows)
+            require_unique(rows.where(visible), keys, made.columns, self.flow, self.place("keys"), there)
+        return rows
+
+    def require_fitting(self, made: Compiled, format: Format) -> None:
+        """Refuse what the query's result can't be given."""
+        if self.late is not None and self.late.leaves_out:
+            why = None if made.refused is None else made.refused.told()
+            if not format.can(Capability.UPSERT):
+                why = format.refusal(Capability.UPSERT)
+            if why is not None:
+                message = f"the table is computed anew each time, and late rows can't be left out of it: {why}"
+                raise UsageError(Code.INVALID_VALUE, message, where=self.place("watermark"), hint="set late: update")
+        groups = isinstance(made.kept, Grouped) and bool(made.kept.aggregate.values)
+        leaving = [] if self.expectations is None else self.expectations.leaving
+        for name in leaving:
+            where = self.place(f"expect.{name}")
+            if groups:
+                message = f"'{name}' can't take rows out: they are groups, which change with every row that comes"
+                raise UsageError(Code.INVALID_VALUE, message, where=where, hint="write it as HAVING, or warn or fail")
+            check = parse_condition(self.definition.expect[name].check)
+            if any(unsteady(check)):
+                message = f"'{name}' says something else of the same row at another time: it can't take rows out"
+                raise UsageError(Code.INVALID_VALUE, message, where=where, hint="warn or fail")
+
+
+def screen_of(warehouse: Warehouse, definition: Table, spark: SparkSession) -> Screen | None:
+    """The checks that a table asks for; None if it asks for none."""
+    if definition.watermark is None and not definition.expect and not definition.keys:
+        return None
+    flow = flow_name(definition.name, Kind.TABLE)
+    letters, tally = DeadLetters(spark, warehouse.around), Tally(warehouse.files, flow)
+
+    def place(key: str) -> Where:
+        return warehouse.project.place(f"tables.{definition.name}.{key}")
+
+    late = None
+    if definition.watermark is not None:
+        where = place("watermark.column")
+        late = Late(flow, definition.watermark, spark, warehouse.files, letters, tally, where)
+    expected = Expectations(flow, definition.expect, letters, tally, place) if definition.expect else None
+    return Screen(definition, place, letters, tally, late, expected)
+
+
+def _others(table: SparkTable, rows: DataFrame) -> Callable[[Keys], DataFrame]:
+    """The table's rows that some rows neither replace nor delete."""
+    stays = table.read()
+    if SHOWN in stays.columns:
+        stays = stays.where(column(SHOWN))
+    return lambda keys: narrowed(stays, keys).join(rows.select(column(ID)), ID, "left_anti")
