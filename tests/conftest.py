@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headwater.formats.base import Surroundings
+    from headwater.formats.base import LakeContext
     from tests.runtime.running import Running
 
 TINY = {
@@ -73,19 +73,19 @@ def seed() -> int:
 
 
 @pytest.fixture(scope="session")
-def around(tmp_path_factory: pytest.TempPathFactory) -> Surroundings:
+def around(tmp_path_factory: pytest.TempPathFactory) -> LakeContext:
     """A lake of its own, with the embedded catalog."""
     from headwater.catalogs.jdbc import JdbcCatalog
-    from headwater.formats.base import Surroundings
+    from headwater.formats.base import LakeContext
 
     root = tmp_path_factory.mktemp("lake")
     home = root / ".headwater"
     home.mkdir()
-    return Surroundings(warehouse=str(root / "warehouse"), home=str(home), catalogs={"lake": JdbcCatalog()})
+    return LakeContext(warehouse=str(root / "warehouse"), home=str(home), catalogs={"lake": JdbcCatalog()})
 
 
 @pytest.fixture(scope="session")
-def spark(around: Surroundings) -> Iterator[SparkSession]:
+def spark(around: LakeContext) -> Iterator[SparkSession]:
     """The one Spark of this process: starting it is slow, and so is the first use of each format."""
     from pathlib import Path
 

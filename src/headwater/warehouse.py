@@ -16,15 +16,15 @@ from headwater.core.errors import Code, HeadwaterError, Unsupported, UsageError,
 from headwater.core.logs import log_to
 from headwater.core.model import WEIGHT, At, Kind
 from headwater.core.progress import byte_bar, say
-from headwater.core.spec import Relation, Topic, View
+from headwater.core.spec import RelationSpec, Topic, View
 from headwater.core.spec.base import placed
 from headwater.core.state import STORED, RelationRecord, State
 from headwater.core.state.paths import Roots
 from headwater.core.storage import Files
-from headwater.formats.base import Address, Format, SparkTable, Surroundings
+from headwater.formats.base import Address, Format, LakeContext, SparkTable
 from headwater.formats.detection import found_in
 from headwater.formats.registry import FORMATS
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.fingerprint import fingerprint as fingerprint
 from headwater.recovery.reconciliation import reconcile
 from headwater.sources.table.config import TableSource
@@ -50,14 +50,16 @@ if TYPE_CHECKING:
 class Warehouse:
     """One project's lake. Spark starts with the first thing that needs it."""
 
-    def __init__(self, project: Project, spark: SparkSpec | None = None, spark_home: Path | None = None) -> None:
+    def __init__(
+        self, project: ProjectDefinition, spark: SparkSpec | None = None, spark_home: Path | None = None
+    ) -> None:
         """With `spark` and `spark_home`: a Spark with other settings than the project's, and another folder for it."""
         self.project = project
         self._spark_spec = spark or project.settings.spark
         self._spark_home = spark_home or project.home
         self.restarts: Restarts | None = Restarts(project.settings.runtime.spark_restarts)
         """How often a Spark of this lake that has died is started again by whoever asks for it; None: never."""
-        self.around: Surroundings = project.surroundings
+        self.around: LakeContext = project.surroundings
         self._spark: SparkSession | None = None
         self._started_spark = False
         self._state: State | None = None
@@ -148,7 +150,7 @@ class Warehouse:
         made = (record.name for record in self.state.relations(Kind.VIEW) if record.statement is not None)
         return sorted({*self.project.views, *made})
 
-    def definition(self, kind: Kind, name: str) -> Relation:
+    def definition(self, kind: Kind, name: str) -> RelationSpec:
         """What the project says of a relation, or the statement that made it."""
         found = self.project.relations(kind).get(name)
         if found is not None:
@@ -346,7 +348,7 @@ def without_later_columns(sql: str, columns: Iterable[str]) -> str:
     return query.sql(dialect="spark") if later or tests else sql
 
 
-def _names_a_source_table(project: Project, definition: Relation) -> bool:
+def _names_a_source_table(project: ProjectDefinition, definition: RelationSpec) -> bool:
     """A CDC topic's `table` is the captured table, not its own name."""
     if not isinstance(definition, Topic):
         return False

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from headwater.catalogs.hadoop import HadoopCatalog
 from headwater.catalogs.rest import RestCatalog
 from headwater.core.errors import Code, HeadwaterError
-from headwater.core.model import DELETED, Mark
+from headwater.core.model import DELETED, CommitTag
 from headwater.core.spec import Layout
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.iceberg.format import ICEBERG
 from tests.services.rest_catalog import rest_catalog
 
@@ -22,7 +22,7 @@ DDL = "id int, name string"
 
 
 @pytest.fixture(scope="module")
-def catalogs(around: Surroundings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundings]:
+def catalogs(around: LakeContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeContext]:
     folder = tmp_path_factory.mktemp("catalogs")
     with rest_catalog(folder) as uri:
         known = {
@@ -42,7 +42,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Address:
     }[request.param]
 
 
-def test_a_table_lives_in_any_catalog(spark: SparkSession, catalogs: Surroundings, address: Address) -> None:
+def test_a_table_lives_in_any_catalog(spark: SparkSession, catalogs: LakeContext, address: Address) -> None:
     table = ICEBERG.spark(spark, address, catalogs)
     light = ICEBERG.light(address, catalogs) if ICEBERG.light else None
     assert light is not None
@@ -55,10 +55,10 @@ def test_a_table_lives_in_any_catalog(spark: SparkSession, catalogs: Surrounding
     table.create(rows.schema, Layout(keys=("id",)))
     assert light.version() is None
     assert light.read().read_all().num_rows == 0
-    first = table.append(rows, Mark("f", 1, 0))
+    first = table.append(rows, CommitTag("f", 1, 0))
     changed = spark.createDataFrame([(1, None, True), (3, "Cyd", False)], f"{DDL}, {DELETED} boolean")
-    second = table.upsert(changed, Mark("f", 1, 1))
-    assert table.upsert(changed, Mark("f", 1, 1)) == second
+    second = table.upsert(changed, CommitTag("f", 1, 1))
+    assert table.upsert(changed, CommitTag("f", 1, 1)) == second
 
     assert sorted(map(tuple, table.read().collect())) == [(2, "Bob"), (3, "Cyd")]
     assert sorted(map(tuple, table.read(first).collect())) == [(1, "Ann"), (2, "Bob")]
@@ -73,7 +73,7 @@ def test_a_table_lives_in_any_catalog(spark: SparkSession, catalogs: Surrounding
     assert not table.exists()
 
 
-def test_another_session_sees_the_table_too(spark: SparkSession, catalogs: Surroundings, tmp_path: Path) -> None:
+def test_another_session_sees_the_table_too(spark: SparkSession, catalogs: LakeContext, tmp_path: Path) -> None:
     address = Address(path=str(tmp_path / "t"))
     rows = spark.createDataFrame([(1, "Ann")], DDL)
     ICEBERG.spark(spark, address, catalogs).create(rows.schema)
@@ -83,14 +83,14 @@ def test_another_session_sees_the_table_too(spark: SparkSession, catalogs: Surro
     assert table.read().count() == 1
 
 
-def test_a_catalog_that_nobody_has_named(spark: SparkSession, catalogs: Surroundings) -> None:
+def test_a_catalog_that_nobody_has_named(spark: SparkSession, catalogs: LakeContext) -> None:
     with pytest.raises(HeadwaterError, match="did you mean 'served'") as caught:
         ICEBERG.spark(spark, Address(table="servd.sales.orders"), catalogs)
     assert caught.value.code is Code.UNKNOWN_REFERENCE
 
 
 @pytest.mark.parametrize("table", ["orders", "lake..orders", "lake.`a"])
-def test_a_name_that_is_none(spark: SparkSession, catalogs: Surroundings, table: str) -> None:
+def test_a_name_that_is_none(spark: SparkSession, catalogs: LakeContext, table: str) -> None:
     with pytest.raises(HeadwaterError) as caught:
         ICEBERG.spark(spark, Address(table=table), catalogs)
     assert caught.value.code is Code.INVALID_VALUE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.catalogs.base import CatalogSpec, Place, spark_conf
+from headwater.catalogs.base import CatalogSpec, LakeLocation, spark_conf
 from headwater.catalogs.glue import GlueCatalog
 from headwater.catalogs.hadoop import HadoopCatalog
 from headwater.catalogs.hive import HiveCatalog
@@ -15,7 +15,7 @@ from headwater.core.secret import Secret
 from headwater.core.spec.settings import AzureSpec, S3Spec
 from headwater.formats.iceberg.native import file_properties
 
-PLACE = Place("/lake", "/project/.headwater")
+PLACE = LakeLocation("/lake", "/project/.headwater")
 
 
 def test_the_embedded_catalog_is_a_file_beside_the_project() -> None:

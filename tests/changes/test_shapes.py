@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.core.model import DELETED
-from headwater.incremental.keys import Keys, narrowed
+from headwater.incremental.keys import KeySet, narrowed
 from headwater.incremental.query import Query, incremental
 from headwater.incremental.run import Run
-from headwater.incremental.state.base import ID, SHOWN, Kept, Update
+from headwater.incremental.state.base import ID, SHOWN, StoredResult, Update
 from headwater.incremental.state.choice import kept
 from headwater.incremental.translation.refusal import NotIncremental
 from headwater.spark.arrow_bridge import local_frame
@@ -56,7 +56,7 @@ class Held:
     rows: DataFrame
     whole: bool
 
-    def some(self, keys: Keys, columns: Sequence[str] = ()) -> DataFrame:
+    def some(self, keys: KeySet, columns: Sequence[str] = ()) -> DataFrame:
         rows = narrowed(self.rows, keys)
         return rows.select(*map(column, columns)) if columns else rows
 
@@ -67,7 +67,7 @@ class Held:
 class Stored:
     """The rows of a kept query, by their keys, as a table would hold them."""
 
-    def __init__(self, kept: Kept, whole: DataFrame) -> None:
+    def __init__(self, kept: StoredResult, whole: DataFrame) -> None:
         self._kept = kept
         self.schema = whole.schema
         self._rows = {row[ID]: row for row in whole.collect()}

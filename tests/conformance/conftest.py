@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.formats.base import Capability, Format, Surroundings
+from headwater.formats.base import Capability, Format, LakeContext
 from headwater.formats.registry import FORMATS
 from tests.conformance.lab import Lab
 
@@ -24,7 +24,7 @@ def fmt(request: pytest.FixtureRequest) -> Format:
 
 
 @pytest.fixture
-def lab(spark: SparkSession, around: Surroundings, fmt: Format) -> Iterator[Lab]:
+def lab(spark: SparkSession, around: LakeContext, fmt: Format) -> Iterator[Lab]:
     lab = Lab(spark, around, fmt)
     yield lab
     for table in lab.made:

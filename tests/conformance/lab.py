@@ -24,8 +24,8 @@ from pyspark.sql.types import (
 
 from headwater.core.model import DELETED, WEIGHT
 from headwater.core.spec import Layout, ParquetOptions
-from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
-from headwater.formats.native import LightTable
+from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
+from headwater.formats.native import NativeTable
 
 _numbers = itertools.count()
 
@@ -43,7 +43,7 @@ class Lab:
     """Makes tables of one format; `pretended` capabilities are claimed though the format does not state them."""
 
     spark: SparkSession
-    around: Surroundings
+    around: LakeContext
     fmt: Format
     pretended: frozenset[Capability] = frozenset()
     made: list[SparkTable] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Lab:
             table.__class__ = type("Pretender", (type(table),), {"format": claimed})
         return table
 
-    def light(self, table: SparkTable) -> LightTable:
+    def light(self, table: SparkTable) -> NativeTable:
         assert self.fmt.light is not None
         return self.fmt.light(table.address, self.around)
 

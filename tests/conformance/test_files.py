@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headwater.core.errors import Code, HeadwaterError
-from headwater.core.model import Mark
+from headwater.core.model import CommitTag
 from headwater.core.spec import ParquetOptions
 from headwater.formats.base import Capability, SparkTable
 from tests.conformance.lab import Lab, rows, weighed
@@ -99,14 +99,14 @@ def test_files_are_compacted_to_the_target_size(lab: Lab) -> None:
 def test_compaction_joins_files_and_changes_no_row(lab: Lab) -> None:
     table = lab.table(WORDS)
     for n in range(6):
-        table.append(_words(lab, 5, n).coalesce(1), Mark("f", 1, n))
+        table.append(_words(lab, 5, n).coalesce(1), CommitTag("f", 1, n))
     before, files, version = rows(table.read()), len(table.files()), table.version()
     assert files >= 6 and version is not None
     table.compact()
     now = table.version()
     assert len(table.files()) < files and rows(table.read()) == before and now is not None
     assert weighed(table.changes(version, now)) == {}
-    assert table.landed(Mark("f", 1, 5)) is not None and table.landed(Mark("f", 1, 6)) is None
+    assert table.landed(CommitTag("f", 1, 5)) is not None and table.landed(CommitTag("f", 1, 6)) is None
     assert rows(table.read(version)) == before
 
 
@@ -130,10 +130,10 @@ def test_clustering_sorts_files_and_changes_no_row(lab: Lab) -> None:
 @pytest.mark.capability(Capability.EXPIRE, given=[Capability.APPEND, Capability.TIME_TRAVEL, Capability.CHANGES])
 def test_expiry_keeps_what_is_needed_and_refuses_the_rest(lab: Lab) -> None:
     table = lab.table(WORDS)
-    made = [table.append(_words(lab, 2, n), Mark("f", 1, n)) for n in range(3)]
+    made = [table.append(_words(lab, 2, n), CommitTag("f", 1, n)) for n in range(3)]
     if lab.fmt.can(Capability.COMPACT):
         table.compact()
-    made.append(table.append(_words(lab, 2, 3), Mark("f", 1, 3)))
+    made.append(table.append(_words(lab, 2, 3), CommitTag("f", 1, 3)))
     states = [rows(table.read(version)) for version in made]
     time.sleep(1.1)
     kept = made[2]
@@ -142,7 +142,7 @@ def test_expiry_keeps_what_is_needed_and_refuses_the_rest(lab: Lab) -> None:
     assert made[0] in gone and not set(gone) & {made[2], made[3]}
     assert rows(again.read()) == states[3] and rows(again.read(kept)) == states[2]
     assert sum(weighed(again.changes(kept, made[3])).values()) == 2
-    assert again.landed(Mark("f", 1, 3)) is not None and again.landed(Mark("f", 1, 4)) is None
+    assert again.landed(CommitTag("f", 1, 3)) is not None and again.landed(CommitTag("f", 1, 4)) is None
     with pytest.raises(HeadwaterError) as caught:
         again.read(made[0]).collect()
     assert caught.value.code is Code.NO_SUCH_VERSION

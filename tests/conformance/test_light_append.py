@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headwater.core.errors import Code, HeadwaterError, Unsupported
-from headwater.core.model import Mark
+from headwater.core.model import CommitTag
 from headwater.core.spec import ParquetOptions
 from headwater.formats.base import Capability
 from tests.conformance.lab import PEOPLE, Lab, rows, schema, weighed
@@ -37,8 +37,8 @@ def batch(values: Iterable[tuple[Any, ...]], ddl: str = PEOPLE) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=wanted.names)
 
 
-def step(number: int, flow: str = "topics.x/odd name's") -> Mark:
-    return Mark(flow, 1, number, {"offset": number})
+def step(number: int, flow: str = "topics.x/odd name's") -> CommitTag:
+    return CommitTag(flow, 1, number, {"offset": number})
 
 
 @pytest.mark.capability(Capability.LIGHT_APPEND, given=GIVEN)
@@ -53,7 +53,7 @@ def test_each_side_sees_the_others_steps(lab: Lab) -> None:
     third = light.append(batch([CYD]), step(2))
     assert light.append(batch([CYD]), step(2)) == third and light.append(batch([ANN]), step(0)) == first
     assert lab.light(table).append(batch([CYD]), step(2)) == third
-    assert table.landed(step(3)) is None and table.landed(Mark("topics.x/odd name's", 2, 0)) is None
+    assert table.landed(step(3)) is None and table.landed(CommitTag("topics.x/odd name's", 2, 0)) is None
     assert rows(table.read()) == rows(lab.frame([ANN, BOB, CYD]))
     told = [(c.version, c.rows_added, c.mark) for c in table.history() if c.mark is not None]
     assert told == [(third, 1, step(2)), (second, 1, step(1)), (first, 1, step(0))]
@@ -166,12 +166,12 @@ def test_two_engines_at_once_lose_nothing(lab: Lab) -> None:
 
     def spark_side() -> None:
         for i in range(8):
-            table.append(lab.frame([(i,)], "id int"), Mark("spark", 1, i))
+            table.append(lab.frame([(i,)], "id int"), CommitTag("spark", 1, i))
 
     def light_side() -> None:
         light = lab.light(table)
         for i in range(30):
-            light.append(batch([(1000 + i,)], "id int"), Mark("light", 1, i))
+            light.append(batch([(1000 + i,)], "id int"), CommitTag("light", 1, i))
 
     def guarded(work: Any) -> None:
         try:
@@ -202,7 +202,7 @@ def test_a_table_made_again_under_a_warm_handle(lab: Lab) -> None:
     again = lab.open(table.address)
     again.create(schema("id int, other string"))
     for i in range(4):
-        again.append(lab.frame([(i, "x")], "id int, other string"), Mark("g", 1, i))
+        again.append(lab.frame([(i, "x")], "id int, other string"), CommitTag("g", 1, i))
     light.append(batch([(9, "y")], "id int, other string"), step(0))
     assert again.read().count() == 5 and again.landed(step(0)) == again.version()
 

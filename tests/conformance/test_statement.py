@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwater.core.errors import Unsupported
-from headwater.core.model import Mark
+from headwater.core.model import CommitTag
 from headwater.formats.base import Capability, Format, SparkTable
 from tests.conformance.lab import Lab
 
@@ -18,7 +18,7 @@ OPERATIONS: dict[Capability, Callable[[Lab, SparkTable], object]] = {
     Capability.REPLACE: lambda lab, t: t.replace(lab.frame([])),
     Capability.TIME_TRAVEL: lambda lab, t: t.read(datetime.now(timezone.utc)),
     Capability.CHANGES: lambda lab, t: t.changes(None, 1),
-    Capability.MARKS: lambda lab, t: t.landed(Mark("f", 1, 1)),
+    Capability.MARKS: lambda lab, t: t.landed(CommitTag("f", 1, 1)),
     Capability.ADD_COLUMNS: lambda lab, t: t.evolve(t.schema()),
     Capability.EVOLVE_PARTITIONING: lambda lab, t: t.repartition(["name"]),
     Capability.COMPACT: lambda lab, t: t.compact(),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.core.errors import Code, HeadwaterError
-from headwater.core.model import Mark
+from headwater.core.model import CommitTag
 from headwater.core.spec import Layout
 from headwater.formats.base import Capability
 from tests.conformance.lab import PEOPLE, Lab, rows
@@ -111,7 +111,7 @@ def test_creating_twice_is_refused(lab: Lab) -> None:
 )
 def test_a_table_that_is_made_with_its_first_rows(lab: Lab, ddl: str) -> None:
     first = lab.frame([(1, "x", 2.0, date(2026, 1, 1)), (2, None, None, None)], ddl)
-    table, layout, mark = lab.open(lab.address()), Layout(partition_by=("day",)), Mark("flow", 1, 0)
+    table, layout, mark = lab.open(lab.address()), Layout(partition_by=("day",)), CommitTag("flow", 1, 0)
     lab.made.append(table)
     version = table.create_with(first, layout, mark)
     assert rows(table.read()) == rows(first) and table.layout() == layout and table.version() == version
@@ -121,7 +121,7 @@ def test_a_table_that_is_made_with_its_first_rows(lab: Lab, ddl: str) -> None:
     with pytest.raises(HeadwaterError) as caught:
         table.create_with(first)
     assert caught.value.code is Code.ALREADY_EXISTS
-    table.append(lab.frame([(3, "y", 1.0, None)], ddl), Mark("flow", 1, 1))
+    table.append(lab.frame([(3, "y", 1.0, None)], ddl), CommitTag("flow", 1, 1))
     assert table.read().count() == 3
 
 
@@ -190,13 +190,13 @@ def test_replace_leaves_only_the_new_rows_and_may_read_the_old(lab: Lab) -> None
 @pytest.mark.capability(Capability.MARKS, given=[Capability.APPEND])
 def test_a_repeated_append_is_one_append(lab: Lab) -> None:
     table = lab.table()
-    first = Mark("topics.x/odd name's", 1, 0, {"offset": 10})
+    first = CommitTag("topics.x/odd name's", 1, 0, {"offset": 10})
     assert table.landed(first) is None
     version = table.append(lab.frame([ANN]), first)
     again = lab.open(table.address)
     assert again.landed(first) == version == again.version()
     assert again.append(lab.frame([ANN]), first) == version
-    second = Mark(first.flow, 1, 1, {"offset": 20})
+    second = CommitTag(first.flow, 1, 1, {"offset": 20})
     assert again.landed(second) is None
     assert again.append(lab.frame([BOB]), second) != version
     assert again.landed(first) is not None and again.landed(second) == again.version()
@@ -207,9 +207,9 @@ def test_a_repeated_append_is_one_append(lab: Lab) -> None:
 def test_a_new_epoch_counts_from_the_start(lab: Lab) -> None:
     table = lab.table()
     for step in range(3):
-        table.append(lab.frame([ANN]), Mark("f", 1, step))
-    fresh = Mark("f", 2, 0)
-    assert table.landed(fresh) is None and table.landed(Mark("g", 1, 0)) is None
+        table.append(lab.frame([ANN]), CommitTag("f", 1, step))
+    fresh = CommitTag("f", 2, 0)
+    assert table.landed(fresh) is None and table.landed(CommitTag("g", 1, 0)) is None
     table.append(lab.frame([BOB]), fresh)
     assert rows(table.read()) == rows(lab.frame([ANN, ANN, ANN, BOB]))
 
@@ -217,21 +217,21 @@ def test_a_new_epoch_counts_from_the_start(lab: Lab) -> None:
 @pytest.mark.capability(Capability.MARKS, given=[Capability.APPEND])
 def test_a_step_without_rows_lands_too(lab: Lab) -> None:
     table = lab.table()
-    table.append(lab.frame([]), Mark("f", 1, 0))
-    assert table.landed(Mark("f", 1, 0)) is not None
+    table.append(lab.frame([]), CommitTag("f", 1, 0))
+    assert table.landed(CommitTag("f", 1, 0)) is not None
     assert rows(table.read()) == rows(lab.frame([]))
 
 
 @pytest.mark.capability(Capability.MARKS, given=[Capability.UPSERT, Capability.REPLACE])
 def test_a_repeated_upsert_or_replace_is_one(lab: Lab) -> None:
     table = lab.table(keys=["id"])
-    table.upsert(lab.frame([ANN]), Mark("f", 1, 0))
-    made = table.upsert(lab.frame([BOB]), Mark("f", 1, 1))
-    assert table.landed(Mark("f", 1, 1)) == made
-    assert table.upsert(lab.frame([CYD]), Mark("f", 1, 1)) == made
+    table.upsert(lab.frame([ANN]), CommitTag("f", 1, 0))
+    made = table.upsert(lab.frame([BOB]), CommitTag("f", 1, 1))
+    assert table.landed(CommitTag("f", 1, 1)) == made
+    assert table.upsert(lab.frame([CYD]), CommitTag("f", 1, 1)) == made
     assert rows(table.read()) == rows(lab.frame([ANN, BOB]))
-    replaced = table.replace(lab.frame([CYD]), Mark("f", 1, 2))
-    assert table.replace(lab.frame([ANN]), Mark("f", 1, 2)) == replaced == table.landed(Mark("f", 1, 2))
+    replaced = table.replace(lab.frame([CYD]), CommitTag("f", 1, 2))
+    assert table.replace(lab.frame([ANN]), CommitTag("f", 1, 2)) == replaced == table.landed(CommitTag("f", 1, 2))
     assert rows(table.read()) == rows(lab.frame([CYD]))
 
 
@@ -239,19 +239,19 @@ def test_a_repeated_upsert_or_replace_is_one(lab: Lab) -> None:
 def test_a_commit_tells_its_step_and_positions(lab: Lab) -> None:
     table = lab.table()
     positions = {"kafka": {"0": 17, "1": 4}, "note": 'it\'s "quoted" \\ – ü'}
-    version = table.append(lab.frame([ANN, BOB]), Mark("topics.orders", 3, 7, positions))
+    version = table.append(lab.frame([ANN, BOB]), CommitTag("topics.orders", 3, 7, positions))
     commit = table.history()[0]
     assert (commit.version, commit.rows_added, commit.mark) == (
         version,
         2,
-        Mark("topics.orders", 3, 7, positions),
+        CommitTag("topics.orders", 3, 7, positions),
     )
 
 
 @pytest.mark.capability(Capability.MARKS, given=[Capability.APPEND])
 def test_history_names_the_step_newest_first(lab: Lab) -> None:
     table = lab.table(PEOPLE)
-    made = [table.append(lab.frame([ANN]), Mark("f", 1, step)) for step in range(3)]
+    made = [table.append(lab.frame([ANN]), CommitTag("f", 1, step)) for step in range(3)]
     told = [commit for commit in table.history() if commit.mark is not None]
     assert [commit.version for commit in told] == made[::-1]
     assert [commit.mark.step for commit in told if commit.mark] == [2, 1, 0]

@@ -20,11 +20,11 @@ from unittest.mock import patch
 
 from headwater.api.lake import Lake
 from headwater.formats.base import SparkTable
-from headwater.formats.native import LightTable
+from headwater.formats.native import NativeTable
 from headwater.tables.apply import input as versions
 
 WAYS = ((SparkTable, "create_with"), (SparkTable, "append"), (SparkTable, "upsert"), (SparkTable, "replace"))
-WAYS += ((LightTable, "append"), (LightTable, "upsert"))
+WAYS += ((NativeTable, "append"), (NativeTable, "upsert"))
 
 
 KILLS = int(os.environ.get("HEADWATER_KILLS", "2"))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headwater.api.lake import Lake
 from headwater.core.errors import TransientError
-from headwater.core.model import Mark
+from headwater.core.model import CommitTag
 from headwater.formats.base import Address
 from headwater.formats.registry import FORMATS
 from headwater.spark.errors import as_headwater_error
@@ -41,7 +41,7 @@ def main(engine: str, project: str, path: str, signals: Path, number: int) -> No
                 return
             while True:
                 try:
-                    mark = Mark(f"writer-{number}", 1, step)
+                    mark = CommitTag(f"writer-{number}", 1, step)
                     if engine == "spark":
                         rows = lake.spark.createDataFrame([(number, step)], "writer int, step int")
                         format.spark(lake.spark, address, around).append(rows, mark)

@@ -9,7 +9,7 @@ import pytest
 
 from headwater.cli.commands import demo
 from headwater.cli.shop import database
-from headwater.cli.shop.events import Generator, Sent
+from headwater.cli.shop.events import Sent, ShopEvents
 from headwater.core.errors import Code, UsageError
 from tests.support import headwater
 
@@ -70,5 +70,5 @@ def test_a_database_that_does_not_start_is_said_and_left_out(tmp_path: Path, mon
     assert {path.name for path in (tmp_path / "shop").glob("*.yml")} == {"headwater.yml"}
 
 
-def _ended(shop: Generator) -> Sent:
+def _ended(shop: ShopEvents) -> Sent:
     raise UsageError(Code.USAGE, "the shop is closed")

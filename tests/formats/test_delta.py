@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from headwater.core.model import Mark
+from headwater.core.model import CommitTag
 from headwater.core.spec import Layout
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.key_filter import Near
 from headwater.formats.registry import FORMATS
 from headwater.incremental.keys import keys_of, narrowed
@@ -28,7 +28,7 @@ MOST = 1 << 20
 
 
 @pytest.fixture
-def lab(spark: SparkSession, around: Surroundings) -> Lab:
+def lab(spark: SparkSession, around: LakeContext) -> Lab:
     return Lab(spark, around, FORMATS.get("delta"))
 
 
@@ -112,11 +112,11 @@ def test_changes_that_only_spark_knows(lab: Lab) -> None:
     assert weighed(table.changes(first, last)) == difference(rows(table.read(first)), rows(table.read(last)))
 
 
-def test_a_first_write_that_was_cut_off(spark: SparkSession, around: Surroundings, tmp_path: Path) -> None:
+def test_a_first_write_that_was_cut_off(spark: SparkSession, around: LakeContext, tmp_path: Path) -> None:
     """Its files are in the way of nothing, and somebody else's are not taken for them."""
     table = FORMATS.get("delta").spark(spark, Address(path=str(tmp_path / "cut")), around)
     first = spark.range(4).withColumn("name", F.when(F.col("id") == 3, F.raise_error(F.lit("odd")).cast("string")))
-    layout, mark = Layout(partition_by=("name",), target_file_size=1 << 20), Mark("flow", 1, 0)
+    layout, mark = Layout(partition_by=("name",), target_file_size=1 << 20), CommitTag("flow", 1, 0)
     with pytest.raises(Exception, match="odd"):
         table.create_with(first.repartition(4), layout, mark)
     assert not table.exists()

@@ -18,7 +18,7 @@ from headwater.core.model import DELETED
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
 from headwater.formats import feed as feeds
-from headwater.formats.base import SparkTable, Surroundings
+from headwater.formats.base import LakeContext, SparkTable
 from headwater.formats.delta.format import DELTA
 from headwater.formats.feed import close_feeds, drop_feeds, open_feed, versions_needed
 from headwater.formats.parquet.format import PARQUET
@@ -83,14 +83,14 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "EVERY", 3600.0)
 
 
-def _table(spark: SparkSession, around: Surroundings, format: Any, **layout: Any) -> SparkTable:
+def _table(spark: SparkSession, around: LakeContext, format: Any, **layout: Any) -> SparkTable:
     table: SparkTable = format.spark(spark, format.address(around, "tables", f"feed [{next(_numbers)}]"), around)
     table.create(_schema(WORDS), Layout(**layout))
     return table
 
 
 @pytest.fixture
-def keyed(spark: SparkSession, around: Surroundings, tmp_path: Path, quiet: None) -> Iterator[Stream]:
+def keyed(spark: SparkSession, around: LakeContext, tmp_path: Path, quiet: None) -> Iterator[Stream]:
     """Signed changes of a table with updates and deletes."""
     table = _table(spark, around, DELTA, keys=("id",))
     yield Stream(table, tmp_path / "query", changes=True)
@@ -99,7 +99,7 @@ def keyed(spark: SparkSession, around: Surroundings, tmp_path: Path, quiet: None
 
 
 @pytest.fixture
-def appended(spark: SparkSession, around: Surroundings, tmp_path: Path, quiet: None) -> Iterator[Stream]:
+def appended(spark: SparkSession, around: LakeContext, tmp_path: Path, quiet: None) -> Iterator[Stream]:
     table = _table(spark, around, PARQUET)
     yield Stream(table, tmp_path / "query", changes=False)
     table.drop()

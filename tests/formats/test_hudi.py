@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.core.errors import Code, HeadwaterError, Unsupported
-from headwater.core.model import Mark, Version
-from headwater.formats.base import Address, SparkTable, Surroundings
+from headwater.core.model import CommitTag, Version
+from headwater.formats.base import Address, LakeContext, SparkTable
 from headwater.formats.hudi.format import HUDI
 from headwater.formats.hudi.names import stored_name
 from headwater.formats.hudi.native import HudiLightTable
@@ -25,7 +25,7 @@ DEEP = "id int, m map<string,int>, lines array<struct<sku:string>>, who struct<`
 
 
 @pytest.fixture
-def lab(spark: SparkSession, around: Surroundings) -> Iterator[Lab]:
+def lab(spark: SparkSession, around: LakeContext) -> Iterator[Lab]:
     lab = Lab(spark, around, HUDI)
     yield lab
     for table in lab.made:
@@ -216,10 +216,10 @@ def test_a_commit_under_way_is_no_version_and_nothing_after_it_is(lab: Lab) -> N
 
 def test_a_commit_that_was_killed_is_rolled_back_by_the_next(lab: Lab) -> None:
     table = lab.table(ITEMS)
-    first = table.append(lab.frame([(1, "a", 1)], ITEMS), Mark("f", 1, 0))
+    first = table.append(lab.frame([(1, "a", 1)], ITEMS), CommitTag("f", 1, 0))
     _begin_commit(table, first + 1)
-    assert table.landed(Mark("f", 1, 1)) is None
-    second = table.append(lab.frame([(2, "b", 1)], ITEMS), Mark("f", 1, 1))
+    assert table.landed(CommitTag("f", 1, 1)) is None
+    second = table.append(lab.frame([(2, "b", 1)], ITEMS), CommitTag("f", 1, 1))
     assert [commit.version for commit in table.history()] == [second, first] and table.version() == second
     assert_changes_exact(table)
 
@@ -229,15 +229,15 @@ def test_a_failed_write_leaves_the_table_as_it_was(lab: Lab) -> None:
     table.append(lab.frame([(1, "a")], "id int, v string"))
     broken = lab.spark.range(3).selectExpr("cast(id as int) id", "if(id = 2, raise_error('no'), 'x') v")
     with pytest.raises(Exception, match="no"):
-        table.append(broken.repartition(2), Mark("f", 1, 0))
-    assert table.landed(Mark("f", 1, 0)) is None and table.read().count() == 1
-    table.append(lab.frame([(2, "b")], "id int, v string"), Mark("f", 1, 0))
+        table.append(broken.repartition(2), CommitTag("f", 1, 0))
+    assert table.landed(CommitTag("f", 1, 0)) is None and table.read().count() == 1
+    table.append(lab.frame([(2, "b")], "id int, v string"), CommitTag("f", 1, 0))
     assert rows(table.read()) == rows(lab.frame([(1, "a"), (2, "b")], "id int, v string"))
 
 
 def test_expiry_of_an_updated_table_keeps_what_is_asked_for(lab: Lab) -> None:
     table = lab.table(ITEMS, keys=["id"])
-    made = [table.upsert(lab.frame([(1, "a", n), (n + 2, "b", n)], ITEMS), Mark("f", 1, n)) for n in range(5)]
+    made = [table.upsert(lab.frame([(1, "a", n), (n + 2, "b", n)], ITEMS), CommitTag("f", 1, n)) for n in range(5)]
     states = {version: rows(table.read(version)) for version in made}
     before = _data_files(table)
     gone = table.expire(datetime.now(timezone.utc), keep=[made[2]])
@@ -246,20 +246,20 @@ def test_expiry_of_an_updated_table_keeps_what_is_asked_for(lab: Lab) -> None:
     assert_changes_exact(table)
     assert table.expire(datetime.now(timezone.utc)) == made[2:4]
     assert len(_data_files(table)) == 1 and rows(table.read()) == states[made[4]]
-    assert table.landed(Mark("f", 1, 0)) is not None and table.landed(Mark("f", 1, 5)) is None
+    assert table.landed(CommitTag("f", 1, 0)) is not None and table.landed(CommitTag("f", 1, 5)) is None
     assert table.expire(datetime.now(timezone.utc)) == []
 
 
 def test_old_commits_leave_the_timeline_and_rows_are_still_counted(lab: Lab) -> None:
     table = lab.table(ITEMS)
     for n in range(5):
-        table.append(lab.frame([(n, "a", n)], ITEMS), Mark("f", 1, n))
+        table.append(lab.frame([(n, "a", n)], ITEMS), CommitTag("f", 1, n))
     table.expire(datetime.now(timezone.utc))
     timeline = Path(str(table.address.path), ".hoodie", "timeline")
     assert len(list(timeline.glob("*_*.commit"))) < 5
     assert sum(file.rows or 0 for file in table.files()) == table.read().count() == 5
-    assert table.landed(Mark("f", 1, 1)) is not None
-    table.append(lab.frame([(9, "a", 9)], ITEMS), Mark("f", 1, 5))
+    assert table.landed(CommitTag("f", 1, 1)) is not None
+    table.append(lab.frame([(9, "a", 9)], ITEMS), CommitTag("f", 1, 5))
     light = HudiLightTable(table.address, lab.around)
     assert light.read().read_all().num_rows == table.read().count() == 6
 

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, _parse_datatype_string
 
 from headwater.core.errors import Code, HeadwaterError, Unsupported
-from headwater.core.model import DELETED, WEIGHT, Mark, Version
+from headwater.core.model import DELETED, WEIGHT, CommitTag, Version
 from headwater.core.spec import Layout, ParquetOptions
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.iceberg.format import ICEBERG
 from headwater.formats.iceberg.spark import IcebergTable
 
@@ -32,7 +32,7 @@ _numbers = itertools.count()
 class Bench:
     """Makes Iceberg tables in the embedded catalog and compares rows."""
 
-    def __init__(self, spark: SparkSession, around: Surroundings) -> None:
+    def __init__(self, spark: SparkSession, around: LakeContext) -> None:
         self.spark = spark
         self.around = around
         self.made: list[IcebergTable] = []
@@ -62,7 +62,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench(spark: SparkSession, around: Surroundings) -> Iterator[Bench]:
+def bench(spark: SparkSession, around: LakeContext) -> Iterator[Bench]:
     bench = Bench(spark, around)
     yield bench
     for table in bench.made:
@@ -159,27 +159,27 @@ def delete_where_id(bench: Bench, table: IcebergTable, value: int, path: Path) -
 
 def test_a_rollback_is_seen_and_undoes_its_steps(bench: Bench) -> None:
     table = bench.table()
-    first = table.append(bench.frame([(1, "a")]), Mark("f", 1, 0))
-    wrong = table.append(bench.frame([(2, "b")]), Mark("f", 1, 1))
+    first = table.append(bench.frame([(1, "a")]), CommitTag("f", 1, 0))
+    wrong = table.append(bench.frame([(2, "b")]), CommitTag("f", 1, 1))
     bench.java(table).manageSnapshots().rollbackTo(first).commit()
     assert table.version() == first
-    assert table.landed(Mark("f", 1, 1)) is None
+    assert table.landed(CommitTag("f", 1, 1)) is None
     assert [commit.version for commit in table.history()] == [first]
     assert weighed(table.changes(wrong, first)) == {repr((2, "b")): -1}
-    right = table.append(bench.frame([(3, "c")]), Mark("f", 1, 1))
+    right = table.append(bench.frame([(3, "c")]), CommitTag("f", 1, 1))
     assert weighed(table.changes(wrong, right)) == {repr((2, "b")): -1, repr((3, "c")): 1}
     assert table.version_at(datetime.now(timezone.utc)) == right
 
 
 def test_expiry_keeps_the_newest_step_of_each_flow_and_what_is_tagged(bench: Bench) -> None:
     table = bench.table()
-    old = table.append(bench.frame([(1, "a")]), Mark("seldom", 1, 7))
-    made = [table.append(bench.frame([(n, "b")]), Mark("often", 1, n)) for n in range(4)]
+    old = table.append(bench.frame([(1, "a")]), CommitTag("seldom", 1, 7))
+    made = [table.append(bench.frame([(n, "b")]), CommitTag("often", 1, n)) for n in range(4)]
     bench.java(table).manageSnapshots().createTag("audit", made[0]).commit()
     gone = table.expire(datetime.now(timezone.utc) + timedelta(days=1))
     assert gone == made[1:3]
-    assert table.landed(Mark("seldom", 1, 7)) == old
-    assert table.landed(Mark("often", 1, 3)) == made[3]
+    assert table.landed(CommitTag("seldom", 1, 7)) == old
+    assert table.landed(CommitTag("often", 1, 3)) == made[3]
     assert [commit.version for commit in table.history()] == [made[3], made[0], old]
     # The parents between are gone; both ends can be read, so the difference still can be told.
     assert weighed(table.changes(old, made[3])) == {repr((n, "b")): 1 for n in range(4)}
@@ -271,13 +271,13 @@ def test_marks_of_upserts_side_by_side_stay_apart(bench: Bench) -> None:
     tables = [bench.table(keys=("id",)) for _ in range(3)]
 
     def write(n: int) -> list[Version]:
-        return [tables[n].upsert(bench.frame([(step, f"t{n}")]), Mark(f"flow{n}", n, step)) for step in range(3)]
+        return [tables[n].upsert(bench.frame([(step, f"t{n}")]), CommitTag(f"flow{n}", n, step)) for step in range(3)]
 
     with ThreadPoolExecutor(3) as pool:
         made = list(pool.map(write, range(3)))
     for n, table in enumerate(tables):
         told = [(c.version, c.mark) for c in table.history()]
-        assert told == [(made[n][step], Mark(f"flow{n}", n, step)) for step in (2, 1, 0)]
+        assert told == [(made[n][step], CommitTag(f"flow{n}", n, step)) for step in (2, 1, 0)]
 
 
 def test_an_upsert_that_fails_says_why_and_commits_nothing(bench: Bench) -> None:
@@ -285,8 +285,8 @@ def test_an_upsert_that_fails_says_why_and_commits_nothing(bench: Bench) -> None
     table.upsert(bench.frame([(1, 1)], "id int, v int"))
     doubled = bench.frame([(1, 2), (1, 3)], "id int, v int")
     with pytest.raises(Exception, match="MERGE_CARDINALITY_VIOLATION"):
-        table.upsert(doubled, Mark("f", 1, 0))
-    assert table.landed(Mark("f", 1, 0)) is None
+        table.upsert(doubled, CommitTag("f", 1, 0))
+    assert table.landed(CommitTag("f", 1, 0)) is None
     assert rows(table.read()) == rows(bench.frame([(1, 1)], "id int, v int"))
 
 

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, HeadwaterError, Unsupported
-from headwater.core.model import DELETED, Mark, Version
+from headwater.core.model import DELETED, CommitTag, Version
 from headwater.core.spec import ParquetOptions
-from headwater.formats.base import Address, SparkTable, Surroundings
+from headwater.formats.base import Address, LakeContext, SparkTable
 from headwater.formats.paimon.format import PAIMON
 from tests.conformance.lab import PEOPLE, Lab, difference, rows, schema, weighed
 from tests.conformance.test_light import light_rows
@@ -32,7 +32,7 @@ DEEP_ROWS = [
 
 
 @pytest.fixture
-def lab(spark: SparkSession, around: Surroundings) -> Iterator[Lab]:
+def lab(spark: SparkSession, around: LakeContext) -> Iterator[Lab]:
     lab = Lab(spark, around, PAIMON)
     yield lab
     for table in lab.made:
@@ -66,7 +66,7 @@ def upsert_at_random(lab: Lab, table: SparkTable, rng: random.Random) -> Version
 
 def test_two_snapshots_of_a_write_are_one_version(lab: Lab) -> None:
     table = lab.table(keys=["id"])
-    made = table.upsert(lab.frame([(1, "Ann", None)]), Mark("f", 1, 0))
+    made = table.upsert(lab.frame([(1, "Ann", None)]), CommitTag("f", 1, 0))
     assert made == 2, "an APPEND and a COMPACT"
     assert [commit.version for commit in table.history()] == [made] == [table.version()]
     assert rows(table.read(1)) == rows(table.read(made)) and weighed(table.changes(1, made)) == {}
@@ -106,18 +106,18 @@ def test_a_key_is_in_one_partition_only(lab: Lab) -> None:
 def test_a_write_cut_off_between_its_snapshots(lab: Lab) -> None:
     """Killed after APPEND and before COMPACT, the step has landed, and no change is lost or told twice."""
     table = lab.table(keys=["id"])
-    first = table.upsert(lab.frame([(1, "a", None), (2, "b", None)]), Mark("f", 1, 0))
-    cut = table.upsert(lab.deletes([(1, None, None, True), (2, "B", None, False)]), Mark("f", 1, 1))
+    first = table.upsert(lab.frame([(1, "a", None), (2, "b", None)]), CommitTag("f", 1, 0))
+    cut = table.upsert(lab.deletes([(1, None, None, True), (2, "B", None, False)]), CommitTag("f", 1, 1))
     folder = Path(lab.around.warehouse, "paimon", "tables.db", str(table.address).split(".")[-1], "snapshot")
     (folder / f"snapshot-{cut}").unlink()
     (folder / "LATEST").write_text(str(cut - 1))
     again = lab.open(table.address)
-    assert again.landed(Mark("f", 1, 1)) == cut - 1 == again.version()
+    assert again.landed(CommitTag("f", 1, 1)) == cut - 1 == again.version()
     assert rows(again.read()) == rows(lab.frame([(2, "B", None)]))
     assert weighed(again.changes(first, cut - 1)) == {
         repr((1, "a", None)): -1, repr((2, "b", None)): -1, repr((2, "B", None)): 1,
     }  # fmt: skip
-    again.upsert(lab.frame([(3, "c", None)]), Mark("f", 1, 2))
+    again.upsert(lab.frame([(3, "c", None)]), CommitTag("f", 1, 2))
     assert rows(again.read()) == rows(lab.frame([(2, "B", None), (3, "c", None)]))
     assert_all_pairs_exact(again)
 
@@ -156,10 +156,10 @@ def test_versions_stay_until_they_are_expired(lab: Lab) -> None:
 def test_expiry_keeps_the_newest_mark_of_every_writer(lab: Lab) -> None:
     table = lab.table(keys=["id"])
     for n, flow in enumerate(["a", "b", "a", "a"]):
-        table.upsert(lab.frame([(n, flow, None)]), Mark(flow, 1, n))
+        table.upsert(lab.frame([(n, flow, None)]), CommitTag(flow, 1, n))
     versions = [commit.version for commit in table.history()][::-1]
     assert table.expire(datetime.now(timezone.utc)) == versions[:1]
-    assert table.landed(Mark("b", 1, 1)) == versions[1] and table.landed(Mark("a", 1, 3)) == versions[3]
+    assert table.landed(CommitTag("b", 1, 1)) == versions[1] and table.landed(CommitTag("a", 1, 3)) == versions[3]
     assert [commit.version for commit in table.history()] == versions[:0:-1]
     assert table.history()[-1].rows_added == 1, "the write has lost its first snapshot"
 

@@ -16,14 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, _parse_datatype_string
 
 from headwater.core.errors import Code, HeadwaterError, TransientError
-from headwater.core.model import Mark
+from headwater.core.model import CommitTag
 from headwater.core.spec import Layout, ParquetOptions
 from headwater.core.storage import Files
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.footers import joined, read_footers
 from headwater.formats.parquet.format import PARQUET
-from headwater.formats.parquet.log import APPEND, CREATE, Entry, Log, LogFile, commit_time
-from headwater.formats.parquet.native import LightParquetTable
+from headwater.formats.parquet.log import APPEND, CREATE, Log, LogEntry, TableLogFile, commit_time
+from headwater.formats.parquet.native import NativeParquetTable
 from headwater.formats.parquet.spark import ParquetTable
 from headwater.formats.parquet.staged_files import Attempt
 
@@ -32,7 +32,7 @@ WORDS = "id int, word string"
 
 
 @pytest.fixture
-def address(around: Surroundings) -> Address:
+def address(around: LakeContext) -> Address:
     # Brackets are what a reader that globs stumbles over, and a percent sign one that unescapes.
     return PARQUET.address(around, "tables", f"odd [{next(_numbers)}] a=1 %41")
 
@@ -40,7 +40,7 @@ def address(around: Surroundings) -> Address:
 class Bench:
     """One table, opened anew each time, as another process would."""
 
-    def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
+    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
         self.spark, self.address, self.around = spark, address, around
         assert address.path is not None
         self.root = Path(address.path)
@@ -50,8 +50,8 @@ class Bench:
         return ParquetTable(self.spark, self.address, self.around)
 
     @property
-    def light(self) -> LightParquetTable:
-        return LightParquetTable(self.address, self.around)
+    def light(self) -> NativeParquetTable:
+        return NativeParquetTable(self.address, self.around)
 
     def create(self, ddl: str, **layout: Any) -> ParquetTable:
         self.table.create(_schema(ddl), Layout(**layout))
@@ -70,7 +70,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench(spark: SparkSession, address: Address, around: Surroundings) -> Iterator[Bench]:
+def bench(spark: SparkSession, address: Address, around: LakeContext) -> Iterator[Bench]:
     bench = Bench(spark, address, around)
     yield bench
     bench.table.drop()
@@ -99,11 +99,11 @@ class CountingFiles(Files):
 
 def _log_of(files: Files, commits: int) -> Log:
     log = Log(files)
-    state = log.commit(Entry(0, commit_time(None), CREATE, "c", schema={"fields": []}, layout={}), None)
+    state = log.commit(LogEntry(0, commit_time(None), CREATE, "c", schema={"fields": []}, layout={}), None)
     for version in range(1, commits + 1):
-        file = LogFile(f"f-{version}.parquet", 10, 1)
-        mark = Mark("flow", 1, version)
-        state = log.commit(Entry(version, commit_time(state), APPEND, "a", mark, added=(file,)), state)
+        file = TableLogFile(f"f-{version}.parquet", 10, 1)
+        mark = CommitTag("flow", 1, version)
+        state = log.commit(LogEntry(version, commit_time(state), APPEND, "a", mark, added=(file,)), state)
     return log
 
 
@@ -131,9 +131,9 @@ def test_every_version_and_time_is_found(tmp_path: Path) -> None:
 def test_of_two_writers_one_is_told_to_try_again(tmp_path: Path) -> None:
     log = _log_of(Files(str(tmp_path)), 3)
     before = log.latest()
-    log.commit(Entry(4, commit_time(before), APPEND, "mine"), before)
+    log.commit(LogEntry(4, commit_time(before), APPEND, "mine"), before)
     with pytest.raises(TransientError) as caught:
-        log.commit(Entry(4, commit_time(before), APPEND, "theirs"), before)
+        log.commit(LogEntry(4, commit_time(before), APPEND, "theirs"), before)
     assert caught.value.code is Code.COMMIT_FAILED and log.latest().version == 4
 
 
@@ -153,8 +153,8 @@ def test_a_crash_at_any_moment_neither_loses_nor_doubles(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     bench.create(WORDS, partition_by=("word",))
-    bench.table.append(bench.frame([(0, "a")], WORDS), Mark("topics.x", 1, 0))
-    step, rows = Mark("topics.x", 1, 1), bench.frame([(1, "a"), (2, "b")], WORDS)
+    bench.table.append(bench.frame([(0, "a")], WORDS), CommitTag("topics.x", 1, 0))
+    step, rows = CommitTag("topics.x", 1, 1), bench.frame([(1, "a"), (2, "b")], WORDS)
     moved = itertools.count()
     move = Files.move
 
@@ -179,7 +179,7 @@ def test_a_crash_at_any_moment_neither_loses_nor_doubles(
     assert (landed is not None) == (moment == "committed")
     assert bench.table.read().count() == (3 if landed else 1)
     bench.table.append(rows, step)
-    bench.table.append(bench.frame([(3, "c")], WORDS), Mark("topics.x", 1, 2))
+    bench.table.append(bench.frame([(3, "c")], WORDS), CommitTag("topics.x", 1, 2))
     assert _rows(bench.table.read()) == Counter(["(0, 'a')", "(1, 'a')", "(2, 'b')", "(3, 'c')"])
     assert bench.data_files() == bench.named_files(), "a crash's files are still in the folder"
     assert not any((bench.root / "_staging").iterdir())
@@ -250,7 +250,7 @@ def test_an_empty_text_in_a_partition_column_is_null(bench: Bench) -> None:
 
 def test_the_folder_is_a_hive_style_dataset_for_others(bench: Bench) -> None:
     table = bench.create(WORDS, partition_by=("word",))
-    table.append(bench.frame([(1, "a"), (2, "b")], WORDS), Mark("topics.orders", 2, 17))
+    table.append(bench.frame([(1, "a"), (2, "b")], WORDS), CommitTag("topics.orders", 2, 17))
     plain = bench.spark.read.parquet(Files(str(bench.root)).spark_pattern())
     assert _rows(plain.select("id", "word")) == _rows(table.read())
     assert {path.rsplit("-", 2)[0] for path in bench.data_files()} == {
@@ -320,10 +320,10 @@ def test_widened_types_and_added_columns_at_every_depth_in_spark_and_light(bench
 
 def test_expiry_removes_compacted_files_and_garbage_and_keeps_a_writers_newest_commit(bench: Bench) -> None:
     table = bench.create(WORDS)
-    table.append(bench.frame([(0, "old")], WORDS), Mark("quiet", 1, 0))
+    table.append(bench.frame([(0, "old")], WORDS), CommitTag("quiet", 1, 0))
     marked = table.version()
     for n in range(1, 13):
-        table.append(bench.frame([(n, "x")], WORDS), Mark("busy", 1, n))
+        table.append(bench.frame([(n, "x")], WORDS), CommitTag("busy", 1, n))
     table.compact()
     latest = table.version()
     garbage = bench.root / "topics.x-1-1-0123456789ab-00000.parquet"
@@ -335,7 +335,7 @@ def test_expiry_removes_compacted_files_and_garbage_and_keeps_a_writers_newest_c
     table = bench.table
     assert [commit.version for commit in table.history()] == [latest, latest - 1, marked]
     assert table.read().count() == 13 and _rows(table.read(marked)) == Counter(["(0, 'old')"])
-    assert table.landed(Mark("quiet", 1, 0)) == marked and table.landed(Mark("busy", 1, 3)) is not None
+    assert table.landed(CommitTag("quiet", 1, 0)) == marked and table.landed(CommitTag("busy", 1, 3)) is not None
     assert not garbage.exists() and foreign.exists()
     foreign.unlink()
     needed = {Path(f.path).name for v in (latest, latest - 1, marked) for f in table.files(v)}
@@ -343,7 +343,7 @@ def test_expiry_removes_compacted_files_and_garbage_and_keeps_a_writers_newest_c
     with pytest.raises(HeadwaterError) as caught:
         table.changes(marked, latest)
     assert caught.value.code is Code.NO_SUCH_VERSION
-    table.append(bench.frame([(99, "y")], WORDS), Mark("busy", 1, 13))
+    table.append(bench.frame([(99, "y")], WORDS), CommitTag("busy", 1, 13))
     assert bench.table.read().count() == 14
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from headwater.core.secret import Secret
 from headwater.core.spec import layout_of
 from headwater.project.check import check_project
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.load.loader import load_project
 from headwater.project.runnable import not_runnable
 from headwater.sources.postgres.events.config import PostgresEventsSource
@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent / "shop"
 ENV = {"ORDERS_DSN": "postgresql://h/orders", "KAFKA": "k:9092", "CRM_DSN": "postgresql://h/crm"}
 
 
-def shop() -> Project:
+def shop() -> ProjectDefinition:
     return load_project(FOLDER, env=ENV)
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from headwater.api.lake import Lake
 from headwater.core.model import Kind
-from headwater.core.spec import Relation as RelationSpec
+from headwater.core.spec import RelationSpec as RelationSpec
 from headwater.core.spec import Table, Topic, View
 from headwater.core.state import RelationRecord
 from headwater.formats.registry import FORMATS

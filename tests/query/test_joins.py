@@ -14,7 +14,7 @@ from headwater.core.model import Kind
 from headwater.project.load.loader import load_project
 from headwater.query.engines import answer
 from headwater.query.explain import explain
-from headwater.query.limits import Stopping
+from headwater.query.limits import QueryStop
 from headwater.query.result import told_apart
 from headwater.query.spark.answer import SparkAnswer
 from headwater.warehouse import Warehouse
@@ -87,7 +87,7 @@ def scanned(plan: str) -> list[str]:
 
 
 def test_a_join_in_a_bad_order_is_turned_round(lake: Warehouse) -> None:
-    without = SparkAnswer(lake, BAD, "", Stopping())
+    without = SparkAnswer(lake, BAD, "", QueryStop())
     plan = without.df._jdf.queryExecution().executedPlan().toString()
     assert scanned(plan) == ["sales", "items", "shops", "regions"]
     explained = explain(lake, BAD, engine="spark", analyze=True)
@@ -108,7 +108,7 @@ def test_a_join_in_a_bad_order_is_turned_round(lake: Warehouse) -> None:
 
 @pytest.mark.parametrize("sql", REORDERED[1:])
 def test_rows_and_columns_stay_as_they_are_written(lake: Warehouse, sql: str) -> None:
-    written = SparkAnswer(lake, sql, "", Stopping()).df
+    written = SparkAnswer(lake, sql, "", QueryStop()).df
     fast = answer(lake, sql, engine="duckdb")
     spark = answer(lake, sql, engine="spark")
     assert explain(lake, sql, engine="spark").joins[0].changed

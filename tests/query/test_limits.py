@@ -17,7 +17,7 @@ from headwater.api.lake import Lake
 from headwater.core.errors import Code, HeadwaterError
 from headwater.core.spec.settings import Settings
 from headwater.query.engines import Engine, answer
-from headwater.query.limits import Limits, Stopping
+from headwater.query.limits import Limits, QueryStop
 from headwater.warehouse import Warehouse
 from tests.query.events import events
 
@@ -42,7 +42,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def cancelled(lake: Warehouse, engine: Engine) -> float:
     """Seconds from the moment that a query at work is told to stop until it has returned."""
-    stopping = Stopping()
+    stopping = QueryStop()
     told: list[float] = []
 
     def cancel() -> None:

@@ -13,7 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from headwater.core.model import Kind
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.delta.native import DeltaLight
 from headwater.project.load.loader import load_project
 from headwater.query.duckdb import eligibility
@@ -179,7 +179,7 @@ def test_a_table_is_opened_once_and_followed(tmp_path: Path, monkeypatch: pytest
     opened = []
     make = DeltaLight.__init__
 
-    def counting(self: DeltaLight, address: Address, around: Surroundings) -> None:
+    def counting(self: DeltaLight, address: Address, around: LakeContext) -> None:
         opened.append(str(address))
         make(self, address, around)
 

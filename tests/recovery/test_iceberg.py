@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.iceberg.avro import AvroFile
 from headwater.formats.iceberg.relocation import metadata_files, relocate, tables_in
 from headwater.formats.iceberg.spark import IcebergTable
@@ -25,7 +25,7 @@ ROWS = [(n, f"name {n}", n % 3) for n in range(60)]
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> IcebergTable:
     """By folder, so that nothing but the table itself knows its place; rows are deleted by position in two versions."""
-    around = Surroundings(str(tmp_path / "lake here"), str(tmp_path / ".headwater"), {})
+    around = LakeContext(str(tmp_path / "lake here"), str(tmp_path / ".headwater"), {})
     Path(around.home).mkdir()
     made = IcebergTable(spark, Address(path=str(tmp_path / "lake here" / "odd [name]")), around)
     frame = spark.createDataFrame(ROWS, "id int, name string, part int")
@@ -61,7 +61,7 @@ def test_rows_that_were_deleted_by_position_stay_deleted(
     assert {path: path.read_bytes() for path in new.rglob("*") if path.is_file()} == before, "again it changes nothing"
     if move == "copy":
         shutil.rmtree(old)  # nothing may be read there
-    moved = IcebergTable(spark, Address(path=str(new / "odd [name]")), Surroundings(str(new), table.around.home, {}))
+    moved = IcebergTable(spark, Address(path=str(new / "odd [name]")), LakeContext(str(new), table.around.home, {}))
     assert {version: ids(moved.read(version).collect()) for version in versions} == expected
     static = StaticTable.from_metadata(files.join(metadata_files(files, folder)[0]))
     for version in versions:

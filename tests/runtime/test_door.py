@@ -20,7 +20,7 @@ from headwater.cli.remote import ask
 from headwater.project.load.loader import load_project
 from headwater.runner.socket.address import folder_of, socket_of
 from headwater.runner.socket.frames import Frame, Line
-from headwater.runner.socket.server import Answers, Door, Request
+from headwater.runner.socket.server import Answers, Request, RunnerSocket
 
 ASK = "import sys; from headwater.cli.remote import ask; sys.exit(ask(sys.argv[1:]))"
 """A command that is answered, in a process of its own."""
@@ -39,8 +39,8 @@ def write_project(folder: Path) -> None:
 
 
 @contextmanager
-def opened(root: Path, run: Callable[[Request], int]) -> Iterator[Door]:
-    door = Door(load_project(root), Answers(frozenset({"query", "topic append"}), run))
+def opened(root: Path, run: Callable[[Request], int]) -> Iterator[RunnerSocket]:
+    door = RunnerSocket(load_project(root), Answers(frozenset({"query", "topic append"}), run))
     door.open()
     try:
         yield door

@@ -10,10 +10,10 @@ from pathlib import Path
 
 AT_A_TERMINAL = """
 import time
-from headwater.cli.live import Show
+from headwater.cli.live import RunDisplay
 from headwater.core.errors import Code, TransientError
 from headwater.runner.reports import FlowReport, FlowState
-show, report = Show(as_json=False), FlowReport("topics.orders")
+show, report = RunDisplay(as_json=False), FlowReport("topics.orders")
 with show.showing():
     show.on_ready([report])
     time.sleep(0.7)
@@ -24,9 +24,9 @@ with show.showing():
 TO_A_PIPE = """
 import sys
 from pathlib import Path
-from headwater.cli.live import Show
+from headwater.cli.live import RunDisplay
 from headwater.runner.reports import FlowEvent
-show = Show(as_json=True)
+show = RunDisplay(as_json=True)
 show.on_event(FlowEvent("started", "topics.orders"))
 sys.stdin.readline()
 for _ in range(100):

@@ -14,7 +14,7 @@ from headwater.cli.shop import database
 from headwater.cli.shop.database import LOGICAL, data_folder, free_port
 
 
-class Server(database.Server):
+class Server(database.PostgresServer):
     """One server: `dsn` is its first database; `database()` makes another, for a test of its own."""
 
     def database(self) -> str:

@@ -17,10 +17,10 @@ WORKS = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import psycopg
-from headwater.cli.shop.database import Server, data_folder, programs
+from headwater.cli.shop.database import PostgresServer, data_folder, programs
 assert str(programs()).startswith(sys.argv[1]), programs()
 with data_folder() as folder:
-    server = Server(folder)
+    server = PostgresServer(folder)
     with psycopg.connect(server.dsn) as connection:
         print(connection.execute("SELECT 40 + 2").fetchone()[0])
     server.stop("immediate")

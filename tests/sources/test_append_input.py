@@ -16,7 +16,7 @@ import pytest
 from headwater.core.errors import Code, UsageError
 from headwater.core.storage import Files
 from headwater.sources.append.inbox import Inbox
-from headwater.sources.append.records import Records, records
+from headwater.sources.append.records import JsonRecords, records
 from headwater.sources.append.text import TextFormat, parse
 from tests.support import headwater
 
@@ -124,7 +124,7 @@ def test_text_that_is_none(content: bytes, format: TextFormat, told: str) -> Non
 
 def test_keys_of_an_inbox(tmp_path: Path) -> None:
     inbox = Inbox(Files(str(tmp_path)))
-    one, other = (Records((line,)) for line in ('{"a": 1}', '{"a": 2}'))
+    one, other = (JsonRecords((line,)) for line in ('{"a": 1}', '{"a": 2}'))
     first = inbox.put(one, "k1")
     again = inbox.put(one, "k1")
     assert (first.repeated, again.repeated, again.name) == (False, True, first.name)

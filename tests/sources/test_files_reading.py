@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from headwater.core.errors import Code, HeadwaterError, TransientError
 from headwater.core.storage import Files
 from headwater.sources.files import log as file_log
-from headwater.sources.files.log import Batch, FileLog, Taken
+from headwater.sources.files.log import FileBatch, FileLog, InputFile
 from headwater.spark.session import fork
 from tests.sources.landing import Landing, put
 
@@ -197,7 +197,7 @@ def test_the_log_of_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     notes = Files(str(tmp_path))
     log = FileLog(notes)
     for n in range(1, 12):
-        assert log.add(Batch((Taken(f"{n}.json", n, n),), 100)) == n
+        assert log.add(FileBatch((InputFile(f"{n}.json", n, n),), 100)) == n
     assert sorted(entry.name for entry in notes.list("files")) == [
         "000000000001-000000000009.json",
         "000000000010-000000000010.json",
@@ -206,8 +206,8 @@ def test_the_log_of_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     log.tell(4, {"4.json": "broken"})
     again = FileLog(notes)
     assert (again.last, len(again), "7.json" in again, "12.json" in again) == (11, 11, True, False)
-    assert again.batch(4) == Batch((Taken("4.json", 4, 4),), 100, {"4.json": "broken"})
-    assert again.is_same(Taken("5.json", 5, 5)) and not again.is_same(Taken("5.json", 5, 6))
+    assert again.batch(4) == FileBatch((InputFile("4.json", 4, 4),), 100, {"4.json": "broken"})
+    assert again.is_same(InputFile("5.json", 5, 5)) and not again.is_same(InputFile("5.json", 5, 6))
     assert [batch.files[0].path for batch in again.after(9)] == ["10.json", "11.json"]
     notes.write_atomic("files/000000000010-000000000010.json", "{broken")
     with pytest.raises(HeadwaterError, match="can't be read") as caught:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.core.errors import Code, HeadwaterError, TransientError
-from headwater.sources.kafka.offsets import Partition, shared
+from headwater.sources.kafka.offsets import KafkaPartition, shared
 from tests.services.kafka import USER, Broker
 from tests.services.processes import free_port
 from tests.sources.kafka_lab import Flow, rows_of
@@ -69,10 +69,10 @@ def test_a_step_is_no_larger_than_max_rows_and_fair(kafka: Broker, topic: str, o
     assert ahead is not None and (ahead.rows, ahead.full) == (6, True)
     assert ahead.end["offsets"] == {topic: {"0": 4, "1": 2}}
     assert len(flow.offsets()) == 12
-    assert shared({Partition("t", n): size for n, size in enumerate([100, 1, 100])}, 11) == {
-        Partition("t", 1): 1,
-        Partition("t", 0): 5,
-        Partition("t", 2): 5,
+    assert shared({KafkaPartition("t", n): size for n, size in enumerate([100, 1, 100])}, 11) == {
+        KafkaPartition("t", 1): 1,
+        KafkaPartition("t", 0): 5,
+        KafkaPartition("t", 2): 5,
     }
 
 

@@ -187,8 +187,8 @@ def test_a_flow_that_has_nothing_to_do_costs_little(crm: Crm, follow: Follow, mo
     crm.run("CREATE TABLE a (id int PRIMARY KEY)", "CREATE TABLE b (id int PRIMARY KEY)")
     one, other = follow(A), follow(B)
     one.all(), other.all()
-    copy, copies = database.Database.copy_slot, []
-    monkeypatch.setattr(database.Database, "copy_slot", lambda self, c: copies.append(1) or copy(self, c))
+    copy, copies = database.CdcDatabase.copy_slot, []
+    monkeypatch.setattr(database.CdcDatabase, "copy_slot", lambda self, c: copies.append(1) or copy(self, c))
     for n in range(10):
         crm.run(f"INSERT INTO a VALUES ({n})")
         assert other.take() is None

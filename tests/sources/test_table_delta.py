@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from headwater.core.storage import Files
-from headwater.formats.base import Address, SparkTable, Surroundings
+from headwater.formats.base import Address, LakeContext, SparkTable
 from headwater.formats.delta.format import DELTA
 from headwater.sources.reader import Lag, ReaderContext
 from headwater.sources.table.config import TableSource
@@ -184,7 +184,7 @@ def test_a_table_that_was_made_again(tmp_path: Path, theirs: str) -> None:
 
 
 def test_lag_and_the_end_of_a_run_that_ends(
-    spark: SparkSession, around: Surroundings, tmp_path: Path, theirs: str
+    spark: SparkSession, around: LakeContext, tmp_path: Path, theirs: str
 ) -> None:
     write_deltalake(theirs, rows(1))
     notes = Files(str(tmp_path / "notes"))
@@ -267,11 +267,11 @@ def test_the_page(tmp_path: Path, spark: SparkSession) -> None:
 # --- what the format has to get right for tables that it did not make
 
 
-def opened(spark: SparkSession, around: Surroundings, path: str) -> SparkTable:
+def opened(spark: SparkSession, around: LakeContext, path: str) -> SparkTable:
     return DELTA.spark(spark, Address(path=path), around)
 
 
-def test_a_change_data_feed_that_was_switched_on_later(spark: SparkSession, around: Surroundings, theirs: str) -> None:
+def test_a_change_data_feed_that_was_switched_on_later(spark: SparkSession, around: LakeContext, theirs: str) -> None:
     write_deltalake(theirs, rows(1, 2))
     DeltaTable(theirs).delete("id = 1")
     spark.sql(f"ALTER TABLE delta.`{theirs}` SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
@@ -282,7 +282,7 @@ def test_a_change_data_feed_that_was_switched_on_later(spark: SparkSession, arou
     assert weighed(table.changes(3, 0)) == {"(1, 'a')": 1, "(2, 'a')": 1, "(2, 'z')": -1}
 
 
-def test_vectors_renamed_columns_and_replaced_types(spark: SparkSession, around: Surroundings, theirs: str) -> None:
+def test_vectors_renamed_columns_and_replaced_types(spark: SparkSession, around: LakeContext, theirs: str) -> None:
     spark.sql(
         f"CREATE TABLE delta.`{theirs}` (id bigint, v string) USING delta TBLPROPERTIES "
         "('delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true')"

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from headwater.api.lake import Lake
 from headwater.cli.app import execute
 from headwater.core.errors import Code, TerminalError
-from headwater.query.limits import Stopping
+from headwater.query.limits import QueryStop
 from tests.sql.lab import Bench
 from tests.support import headwater
 
@@ -84,7 +84,7 @@ def test_a_query_that_takes_too_long_is_cancelled(bench: Bench, seconds: str) ->
 @pytest.mark.parametrize("after", [0.3, 6], ids=["at once", "when its batches are served"])
 def test_a_query_is_cancelled_from_another_thread(bench: Bench, after: float) -> None:
     with Lake.open(bench.root) as lake:
-        stopping = Stopping()
+        stopping = QueryStop()
         result = lake.sql(ENDLESS, engine="spark", stopping=stopping)
         cancelled: list[float] = []
 

@@ -20,7 +20,7 @@ from headwater.sql.statements import (
     DropView,
     Explain,
     ExplainView,
-    Export,
+    ExportStatement,
     Insert,
     RefreshView,
     Select,
@@ -66,7 +66,7 @@ def test_queries_that_people_try(sql: str) -> None:
 
 
 def test_an_export() -> None:
-    export = Export(
+    export = ExportStatement(
         Reference("events", Kind.TOPIC, line=1),
         "iceberg",
         "rest://catalog/namespace/events",

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.core.errors import Code, HeadwaterError, Where
-from headwater.core.model import Mark
+from headwater.core.model import CommitTag
 from headwater.core.spec import Table, layout_of
 from headwater.core.spec.base import placed
 from headwater.flows.flow import Intent
-from headwater.formats.base import Surroundings
+from headwater.formats.base import LakeContext
 from headwater.formats.registry import FORMATS
 from headwater.tables.apply.changes import truncations_of
 from headwater.tables.apply.shape import Shape, shape_of
@@ -50,7 +50,7 @@ def place(key: str) -> Where:
 class Kept:
     """A real table, step by step."""
 
-    def __init__(self, spark: SparkSession, around: Surroundings, format: str, name: str, **rules: Any) -> None:
+    def __init__(self, spark: SparkSession, around: LakeContext, format: str, name: str, **rules: Any) -> None:
         made = Table.model_validate({"from": "topic('x')", "apply": {"keys": ["id"], **rules}})
         self.definition = placed(made, name, place(""))
         found = FORMATS.get(format)
@@ -73,9 +73,9 @@ class Kept:
             told = noted(told, truncations_of(df, shape), shape)
         return Intent(1, self.number, self.positions, {TRUNCATED: [one.to_json() for one in told]}, "", at)
 
-    def step(self, df: DataFrame, at: datetime = NOW) -> tuple[Intent, Mark]:
+    def step(self, df: DataFrame, at: datetime = NOW) -> tuple[Intent, CommitTag]:
         intent = self.intent(df, at)
-        mark = Mark("tables.x", 1, self.number, intent.end)
+        mark = CommitTag("tables.x", 1, self.number, intent.end)
         self.target.commit(df, intent, mark)
         self.positions, self.number = dict(intent.end), self.number + 1
         return intent, mark
@@ -84,7 +84,7 @@ class Kept:
         return shown(as_shown(self.table.read(), self.shapes[-1].shown).collect())
 
 
-def test_deletes_are_remembered_for_their_time(quick: SparkSession, around: Surroundings) -> None:
+def test_deletes_are_remembered_for_their_time(quick: SparkSession, around: LakeContext) -> None:
     kept = Kept(quick, around, "delta", "tombstones", tombstones="1h")
     kept.step(frame(quick, [Event(2, "i", 0, after=Row(1, "a", "d")), Event(5, "d", 0, before=Row(1, None, None))]))
     kept.step(frame(quick, [Event(3, "u", 0, after=Row(1, "late", "d")), Event(4, "i", 0, after=Row(2, "b", "d"))]))
@@ -96,7 +96,7 @@ def test_deletes_are_remembered_for_their_time(quick: SparkSession, around: Surr
 
 @pytest.mark.parametrize(("history", "kept_of_them"), [("latest", ["10"]), ("all", ["5", "10", "9"])])
 def test_truncates_that_no_change_can_meet_any_more_are_forgotten(
-    quick: SparkSession, around: Surroundings, history: str, kept_of_them: list[str]
+    quick: SparkSession, around: LakeContext, history: str, kept_of_them: list[str]
 ) -> None:
     kept = Kept(quick, around, "delta", f"truncated_{history}", sequence_by="n", history=history)
 
@@ -115,20 +115,20 @@ def test_truncates_that_no_change_can_meet_any_more_are_forgotten(
     assert {row.id for row in there.collect()} == {3, 5}
 
 
-def test_a_new_column_of_the_topic_is_one_of_the_table(quick: SparkSession, around: Surroundings) -> None:
+def test_a_new_column_of_the_topic_is_one_of_the_table(quick: SparkSession, around: LakeContext) -> None:
     kept = Kept(quick, around, "delta", "wider", sequence_by="n")
     kept.step(quick.createDataFrame([(1, 1, "a")], "id bigint, n bigint, v string"))
     first = kept.shapes[-1].shown
     kept.step(quick.createDataFrame([(2, 1, "b", 7)], "id bigint, n bigint, v string, more int"))
     assert kept.shown() == {(1, 1, "a", None), (2, 1, "b", 7)} and kept.shapes[-1].shown != first
-    before = kept.table.landed(Mark("tables.x", 1, 0))
+    before = kept.table.landed(CommitTag("tables.x", 1, 0))
     assert shown(as_shown(kept.table.read(before), kept.shapes[-1].shown).collect()) == {(1, 1, "a")}
 
 
 ROWS = "id bigint, n bigint, gone boolean, v string"
 
 
-def test_compared_rows_are_deleted_after_their_time_or_at_once(quick: SparkSession, around: Surroundings) -> None:
+def test_compared_rows_are_deleted_after_their_time_or_at_once(quick: SparkSession, around: LakeContext) -> None:
     hour = Kept(quick, around, "delta", "rows_hour", sequence_by="n", delete_when="gone", tombstones="1h")
     none = Kept(quick, around, "delta", "rows_none", sequence_by="n", delete_when="gone", tombstones="0s")
     for kept in (hour, none):
@@ -145,7 +145,7 @@ def test_compared_rows_are_deleted_after_their_time_or_at_once(quick: SparkSessi
     assert hour.target.landed(mark) is not None
 
 
-def test_files_without_the_keys_of_a_step_are_not_read(quick: SparkSession, around: Surroundings) -> None:
+def test_files_without_the_keys_of_a_step_are_not_read(quick: SparkSession, around: LakeContext) -> None:
     kept = Kept(quick, around, "delta", "far", sequence_by="n", delete_when="gone")
     kept.step(quick.createDataFrame([(id_, 1, False, "a") for id_ in range(9)], ROWS))
     (early,) = kept.table.files()
@@ -208,7 +208,7 @@ def test_ranges_hold_every_key_and_leave_out_what_is_far(quick: SparkSession) ->
     ],
 )
 def test_bad_input_is_told_with_its_place(
-    quick: SparkSession, around: Surroundings, rules: Any, ddl: str, row: Any, code: Code, said: str
+    quick: SparkSession, around: LakeContext, rules: Any, ddl: str, row: Any, code: Code, said: str
 ) -> None:
     kept = Kept(quick, around, "delta", "bad", **{"sequence_by": "n", **rules})
     with pytest.raises(HeadwaterError) as caught:

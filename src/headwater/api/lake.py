@@ -14,9 +14,9 @@ from headwater.core.model import Kind
 from headwater.flows.flow import flow_name
 from headwater.formats.base import Address, SparkTable
 from headwater.project.check import check_project
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.load.loader import load_project
-from headwater.query.settings import Settings
+from headwater.query.settings import SqlSettings
 from headwater.spark.errors import keep_words
 from headwater.sql.names import FUNCTIONS, resolve
 from headwater.sql.references import parse_reference
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from headwater.ingest.dead_letters import DeadLetters
     from headwater.query.engines import Engine
-    from headwater.query.limits import Limits, Stopping
+    from headwater.query.limits import Limits, QueryStop
     from headwater.query.result import Result
     from headwater.runner.reload import Reloaded
     from headwater.runner.reports import FlowEvent, FlowReport
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 class Lake:
     """A project's lake. Spark starts with the first call that needs it; `close` ends it."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: ProjectDefinition) -> None:
         problems = check_project(project)
         if problems:
             raise ProjectError(problems)
         self.project = project
         self._warehouse = Warehouse(project)
-        self.settings = Settings()
+        self.settings = SqlSettings()
 
     @classmethod
     def open(cls, path: Path | str = ".", target: str | None = None) -> Lake:
@@ -245,7 +245,7 @@ class Lake:
         engine: Engine | None = None,
         limit: int | None = None,
         limits: Limits | None = None,
-        stopping: Stopping | None = None,
+        stopping: QueryStop | None = None,
         read_only: bool = False,
         may_refresh: bool = False,
     ) -> Result:

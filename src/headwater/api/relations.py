@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.model import At, Commit, Kind, Version
-from headwater.core.spec import Relation as Spec
+from headwater.core.spec import RelationSpec as Spec
 from headwater.core.spec import Table, Topic, layout_of
 from headwater.formats.base import Capability, SparkTable
 from headwater.tables.tally import Tally

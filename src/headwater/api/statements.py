@@ -18,10 +18,10 @@ from headwater.operations.diff import require_one_state
 from headwater.operations.exports import checked, explained
 from headwater.operations.listings import HISTORY, shown, told_of
 from headwater.query.engines import Engine, answer
-from headwater.query.limits import Limits, Stopping
+from headwater.query.limits import Limits, QueryStop
 from headwater.query.records import told
 from headwater.query.result import Result
-from headwater.query.settings import Settings
+from headwater.query.settings import SqlSettings
 from headwater.spark.errors import piece_of
 from headwater.sql.blame import asked_moment, blame, fragment, place_of
 from headwater.sql.dialect import Headwater
@@ -39,7 +39,7 @@ from headwater.sql.statements import (
     DropView,
     Explain,
     ExplainView,
-    Export,
+    ExportStatement,
     Insert,
     RefreshView,
     Select,
@@ -58,12 +58,12 @@ T = TypeVar("T")
 def execute(
     warehouse: Warehouse,
     sql: str,
-    settings: Settings | None = None,
+    settings: SqlSettings | None = None,
     *,
     engine: Engine | None = None,
     limit: int | None = None,
     limits: Limits | None = None,
-    stopping: Stopping | None = None,
+    stopping: QueryStop | None = None,
     read_only: bool = False,
     may_refresh: bool = False,
 ) -> Result:
@@ -74,10 +74,10 @@ def execute(
     if read_only:
         require_read_only(statement, sql)
     limits = (limits or Limits()).or_else(warehouse.project.settings.queries)
-    stopping = stopping or Stopping()
+    stopping = stopping or QueryStop()
     stopping.at_most(limits.seconds)
     asking = Asking(engine, limit, limits, stopping, read_only, may_refresh or not read_only)
-    return _Execution(warehouse, sql, settings or Settings(), asking).run(statement)
+    return _Execution(warehouse, sql, settings or SqlSettings(), asking).run(statement)
 
 
 _SHORT = 10_000
@@ -98,7 +98,7 @@ class Asking:
     limit: int | None = None
     """Its first rows."""
     limits: Limits | None = None
-    stopping: Stopping | None = None
+    stopping: QueryStop | None = None
     read_only: bool = False
     may_refresh: bool = True
     """Whether a view of mode `on_query` that is too old is brought up to date first."""
@@ -111,7 +111,7 @@ class _Execution:
         self,
         warehouse: Warehouse,
         text: str,
-        settings: Settings,
+        settings: SqlSettings,
         asking: Asking,
     ) -> None:
         self._warehouse = warehouse
@@ -134,7 +134,7 @@ class _Execution:
             return self._set(statement)
         if isinstance(statement, Insert):
             return self._insert(statement)
-        if isinstance(statement, Export):
+        if isinstance(statement, ExportStatement):
             return self._export(statement)
         return self._view(statement)
 
@@ -160,7 +160,7 @@ class _Execution:
         from headwater.query.explain import explain
 
         what = statement.what
-        if isinstance(what, Export):
+        if isinstance(what, ExportStatement):
             self._check_export(what)
             return told(explained(what), ["property", "value"])
         if isinstance(what, CreateView):
@@ -324,7 +324,7 @@ class _Execution:
 
         return parse_ddl(self._warehouse.spark, declared)
 
-    def _export(self, statement: Export) -> Result:
+    def _export(self, statement: ExportStatement) -> Result:
         self._check_export(statement)
         raise UsageError(
             Code.NOT_RUNNABLE_YET,
@@ -332,7 +332,7 @@ class _Execution:
             hint="EXPLAIN EXPORT … says what it would do",
         )
 
-    def _check_export(self, statement: Export) -> None:
+    def _check_export(self, statement: ExportStatement) -> None:
         kind = self._resolved(statement.what)
         checked(statement, self._text, self._warehouse.columns(kind, statement.what.name))
 

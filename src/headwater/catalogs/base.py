@@ -13,7 +13,7 @@ DEFAULT = "lake"
 
 
 @dataclass(frozen=True)
-class Place:
+class LakeLocation:
     """Where the lake that a catalog serves lies."""
 
     warehouse: str
@@ -27,15 +27,15 @@ class CatalogSpec(Definition):
     type: str = Field(description="Type of the catalog.")
     warehouse: str | None = Field(default=None, description="Where its tables lie; the project's warehouse if unset.")
 
-    def properties(self, place: Place) -> dict[str, str]:
+    def properties(self, place: LakeLocation) -> dict[str, str]:
         """What Iceberg's Java side has to know, under Iceberg's own names."""
         return {"type": self.type, "warehouse": self.warehouse or place.warehouse}
 
-    def light_properties(self, place: Place) -> dict[str, str] | None:
+    def light_properties(self, place: LakeLocation) -> dict[str, str] | None:
         """The same for pyiceberg; None where it has no such catalog."""
         return self.properties(place)
 
-    def prepare(self, place: Place) -> None:
+    def prepare(self, place: LakeLocation) -> None:
         """Make what it needs on this machine. Called before Spark first asks it for a table."""
 
     def connectors(self) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ class CatalogSpec(Definition):
         return ()
 
 
-def spark_conf(name: str, spec: CatalogSpec, place: Place) -> dict[str, str]:
+def spark_conf(name: str, spec: CatalogSpec, place: LakeLocation) -> dict[str, str]:
     """The session settings that make the catalog known to Spark under `name`."""
     at = f"spark.sql.catalog.{name}"
     # A cached table hides what another session or process has committed since.

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwater.catalogs.base import DEFAULT, CatalogSpec, Place
+from headwater.catalogs.base import DEFAULT, CatalogSpec, LakeLocation
 from headwater.catalogs.jdbc import FILE, JdbcCatalog
 from headwater.core.errors import Code, TerminalError
 from headwater.core.private_files import create_private, make_private
@@ -44,7 +44,7 @@ def embedded(catalogs: Mapping[str, CatalogSpec]) -> list[str]:
 class EmbeddedCatalog:
     """The database of those catalogs."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: LakeLocation) -> None:
         self._file = Path(place.home) / FILE
 
     def exists(self) -> bool:

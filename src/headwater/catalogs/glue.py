@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from headwater.catalogs.base import CatalogSpec, Place
+from headwater.catalogs.base import CatalogSpec, LakeLocation
 
 
 class GlueCatalog(CatalogSpec):
@@ -16,7 +16,7 @@ class GlueCatalog(CatalogSpec):
     region: str | None = Field(default=None, description="AWS region; the machine's if unset.")
     catalog_id: str | None = Field(default=None, description="Account of the catalog; the caller's if unset.")
 
-    def properties(self, place: Place) -> dict[str, str]:
+    def properties(self, place: LakeLocation) -> dict[str, str]:
         found = super().properties(place)
         if self.region:
             found["client.region"] = self.region
@@ -24,7 +24,7 @@ class GlueCatalog(CatalogSpec):
             found["glue.id"] = self.catalog_id
         return found
 
-    def light_properties(self, place: Place) -> dict[str, str]:
+    def light_properties(self, place: LakeLocation) -> dict[str, str]:
         return self.properties(place)
 
     def connectors(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from headwater.catalogs.base import CatalogSpec, Place
+from headwater.catalogs.base import CatalogSpec, LakeLocation
 
 
 class HadoopCatalog(CatalogSpec):
@@ -16,6 +16,6 @@ class HadoopCatalog(CatalogSpec):
         default="hadoop", description="`hadoop`: a folder without a service; one writer only."
     )
 
-    def light_properties(self, place: Place) -> dict[str, str] | None:
+    def light_properties(self, place: LakeLocation) -> dict[str, str] | None:
         """pyiceberg has no such catalog: its tables are opened by their folders."""
         return None

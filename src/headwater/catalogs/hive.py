@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from headwater.catalogs.base import CatalogSpec, Place
+from headwater.catalogs.base import CatalogSpec, LakeLocation
 
 
 class HiveCatalog(CatalogSpec):
@@ -15,5 +15,5 @@ class HiveCatalog(CatalogSpec):
     type: Literal["hive"] = Field(default="hive", description="`hive`: a Hive metastore.")
     uri: str = Field(description="`thrift://host:9083`.")
 
-    def properties(self, place: Place) -> dict[str, str]:
+    def properties(self, place: LakeLocation) -> dict[str, str]:
         return {**super().properties(place), "uri": self.uri}

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from pydantic import Field
 
-from headwater.catalogs.base import CatalogSpec, Place
+from headwater.catalogs.base import CatalogSpec, LakeLocation
 from headwater.core.private_files import create_private
 from headwater.core.secret import Secret
 
@@ -28,7 +28,7 @@ class JdbcCatalog(CatalogSpec):
     user: str | None = Field(default=None, description="User of the database.")
     password: Secret | None = Field(default=None, description="Password of the database.")
 
-    def properties(self, place: Place) -> dict[str, str]:
+    def properties(self, place: LakeLocation) -> dict[str, str]:
         uri = self._uri(place)
         found = {**super().properties(place), "uri": uri, "jdbc.schema-version": "V1"}
         if uri.startswith(SQLITE):
@@ -40,7 +40,7 @@ class JdbcCatalog(CatalogSpec):
             found["jdbc.password"] = self.password.reveal()
         return found
 
-    def light_properties(self, place: Place) -> dict[str, str] | None:
+    def light_properties(self, place: LakeLocation) -> dict[str, str] | None:
         uri = self._alchemy_uri(self._uri(place))
         if uri is None:
             return None
@@ -48,7 +48,7 @@ class JdbcCatalog(CatalogSpec):
         # The catalog's tables are Spark's to make: a light reader never writes.
         return {"type": "sql", "uri": uri, "warehouse": warehouse, "init_catalog_tables": "false"}
 
-    def prepare(self, place: Place) -> None:
+    def prepare(self, place: LakeLocation) -> None:
         """The embedded catalog is a file in `.headwater`, which Java would make for everybody to read."""
         if self.uri is None:
             Path(place.home).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -60,7 +60,7 @@ class JdbcCatalog(CatalogSpec):
             return ("sqlite",)
         return ("postgres",) if uri.startswith(POSTGRES) else ()
 
-    def _uri(self, place: Place) -> str:
+    def _uri(self, place: LakeLocation) -> str:
         if self.uri:
             return self.uri.reveal()
         return f"{SQLITE}{place.home.rstrip('/')}/{FILE}?journal_mode=WAL&busy_timeout=20000"

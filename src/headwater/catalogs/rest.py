@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from headwater.catalogs.base import CatalogSpec, Place
+from headwater.catalogs.base import CatalogSpec, LakeLocation
 from headwater.core.secret import Secret
 
 
@@ -22,7 +22,7 @@ class RestCatalog(CatalogSpec):
         default=None, description="Where OAuth tokens come from; the service itself if unset."
     )
 
-    def properties(self, place: Place) -> dict[str, str]:
+    def properties(self, place: LakeLocation) -> dict[str, str]:
         """The service knows where its tables lie: a warehouse is sent only if one is named."""
         found = {
             "type": "rest",

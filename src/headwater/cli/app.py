@@ -58,7 +58,7 @@ def _loaded(name: str) -> Any:
     return get_group(alone).commands[name]
 
 
-class Headwater(TyperGroup):
+class CommandGroup(TyperGroup):
     """The command above all commands."""
 
     def __init__(self, **settings: Any) -> None:
@@ -70,7 +70,7 @@ class Headwater(TyperGroup):
 
 
 app = typer.Typer(
-    cls=Headwater,
+    cls=CommandGroup,
     help="A streaming lakehouse on Spark: event streams in, exact and current tables and views out.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

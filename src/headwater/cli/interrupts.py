@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from contextvars import copy_context
 
-from headwater.query.limits import Stopping, stopped_by_name
+from headwater.query.limits import QueryStop, stopped_by_name
 
 PATIENCE = 0.7
 """Seconds that the work may take to end after it was told to."""
@@ -24,9 +24,9 @@ ROUND = 0.5
 _NAME = "interruptible work"
 
 
-def interruptible(work: Callable[[Stopping], None], seconds: float | None = None) -> None:
+def interruptible(work: Callable[[QueryStop], None], seconds: float | None = None) -> None:
     """Do the work, which is given its switch; Ctrl-C turns that and ends the wait as KeyboardInterrupt."""
-    stopping = Stopping(seconds)
+    stopping = QueryStop(seconds)
     if threading.current_thread() is not threading.main_thread():
         with stopped_by_name(stopping):  # a runner's command: it is told by its line
             work(stopping)

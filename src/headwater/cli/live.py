@@ -29,7 +29,7 @@ _COLOURS = {
 }
 
 
-class Show:
+class RunDisplay:
     """The face of a run. Events come from many threads; what can't be shown is not worth failing for."""
 
     def __init__(self, *, as_json: bool) -> None:

@@ -21,7 +21,7 @@ _STDERR = 2
 _BYTES, _FILES = 10_000_000, 5
 
 
-class LogFile(RotatingFileHandler):
+class RotatingLog(RotatingFileHandler):
     """The file of the log. While it can't be written its lines are left out: that is said once, and counted.
 
     Rows and addresses may be in it: each of its files is its owner's alone.
@@ -81,13 +81,14 @@ def log_to(home: Path) -> None:
     logger = logging.getLogger("headwater")
     path = folder / "headwater.log"
     if any(
-        isinstance(handler, LogFile) and handler.baseFilename == os.path.abspath(path) for handler in logger.handlers
+        isinstance(handler, RotatingLog) and handler.baseFilename == os.path.abspath(path)
+        for handler in logger.handlers
     ):
         return  # a runner opens its project again for each command that it answers
     for handler in logger.handlers[:]:
         logger.removeHandler(handler)
         handler.close()
-    logger.addHandler(LogFile(path))
+    logger.addHandler(RotatingLog(path))
     logger.setLevel(logging.INFO)
     logger.propagate = False
 
@@ -142,8 +143,8 @@ def log_defect(error: BaseException) -> str:
     return str(place)
 
 
-def _files() -> list[LogFile]:
-    return [handler for handler in logging.getLogger("headwater").handlers if isinstance(handler, LogFile)]
+def _files() -> list[RotatingLog]:
+    return [handler for handler in logging.getLogger("headwater").handlers if isinstance(handler, RotatingLog)]
 
 
 def _aside(error: BaseException) -> str:

@@ -35,7 +35,7 @@ class Kind(str, Enum):
 
 
 @dataclass(frozen=True)
-class Mark:
+class CommitTag:
     """What a commit carries of the step that made it, so that the step is never done twice."""
 
     flow: str
@@ -48,7 +48,7 @@ class Mark:
         """One writer of numbered steps: an old epoch's numbers never swallow a new one's."""
         return f"{self.flow}@{self.epoch}"
 
-    def same_step(self, other: Mark) -> bool:
+    def same_step(self, other: CommitTag) -> bool:
         return (self.flow, self.epoch, self.step) == (other.flow, other.epoch, other.step)
 
     def to_json(self) -> str:
@@ -58,11 +58,11 @@ class Mark:
         )
 
     @staticmethod
-    def from_json(text: str | None) -> Mark | None:
+    def from_json(text: str | None) -> CommitTag | None:
         """The mark in a commit's note, or None where the note is somebody else's."""
         try:
             found = json.loads(text or "")
-            return Mark(found["flow"], int(found["epoch"]), int(found["step"]), found.get("positions") or {})
+            return CommitTag(found["flow"], int(found["epoch"]), int(found["step"]), found.get("positions") or {})
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -76,7 +76,7 @@ class Commit:
     operation: str
     rows_added: int | None = None
     rows_removed: int | None = None
-    mark: Mark | None = None
+    mark: CommitTag | None = None
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ _UNWRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR})
 
 
 @dataclass(frozen=True)
-class Entry:
+class FileEntry:
     """A file or folder under the root."""
 
     path: str
@@ -110,13 +110,13 @@ class Files:
         with self._doing("look up", path):
             return bool(self._fs.get_file_info(self.inside(path)).type != fs.FileType.NotFound)
 
-    def entry(self, path: str = "") -> Entry | None:
+    def entry(self, path: str = "") -> FileEntry | None:
         """What is known of one file or folder; None if there is none."""
         with self._doing("look up", path):
             info = self._fs.get_file_info(self.inside(path))
             return None if info.type == fs.FileType.NotFound else self._entry(info)
 
-    def list(self, path: str = "", *, recursive: bool = False) -> list[Entry]:
+    def list(self, path: str = "", *, recursive: bool = False) -> list[FileEntry]:
         """What lies in a folder, by name; nothing if there is no such folder. Temporary files don't show."""
         with self._doing("list", path):
             selector = fs.FileSelector(self.inside(path), recursive=recursive, allow_not_found=True)
@@ -212,8 +212,8 @@ class Files:
             raise
         return temporary
 
-    def _entry(self, info: fs.FileInfo) -> Entry:
-        return Entry(
+    def _entry(self, info: fs.FileInfo) -> FileEntry:
+        return FileEntry(
             path=posixpath.relpath(info.path, self._base),
             bytes=info.size or 0,
             modified=info.mtime or datetime.fromtimestamp(0, timezone.utc),

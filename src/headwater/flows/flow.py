@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.core.errors import Code, IntegrityError
 from headwater.core.logs import get_logger
-from headwater.core.model import Kind, Mark, Version
+from headwater.core.model import CommitTag, Kind, Version
 from headwater.core.storage import Files
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class Intent:
     bytes: int | None = None
     """How much is in the range, as far as the input could tell."""
 
-    def mark(self, flow: str) -> Mark:
-        return Mark(flow, self.epoch, self.step, self.end)
+    def mark(self, flow: str) -> CommitTag:
+        return CommitTag(flow, self.epoch, self.step, self.end)
 
 
 class Ledger:
@@ -158,7 +158,7 @@ class Range:
     """The input asks for it to be taken now."""
 
 
-class Input(Protocol):
+class FlowInput(Protocol):
     """What a flow reads: a range is settled first, then read, as often as need be, with the same rows."""
 
     def next(self, start: Positions) -> Range | None:
@@ -192,9 +192,9 @@ class Input(Protocol):
 class Target(Protocol):
     """What a flow keeps: it commits a range's rows with its mark, and knows which marks have landed."""
 
-    def landed(self, mark: Mark) -> Version | None: ...
+    def landed(self, mark: CommitTag) -> Version | None: ...
 
-    def commit(self, df: DataFrame, intent: Intent, mark: Mark) -> Landed: ...
+    def commit(self, df: DataFrame, intent: Intent, mark: CommitTag) -> Landed: ...
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class Flow:
         self,
         name: str,
         definition: str,
-        input: Input,
+        input: FlowInput,
         target: Target,
         ledger: Ledger,
         guard: Callable[[], None] = lambda: None,

@@ -16,18 +16,18 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
-from headwater.core.model import DELETED, At, DataFile, Mark, TableStats, Version
+from headwater.core.model import DELETED, At, CommitTag, DataFile, TableStats, Version
 from headwater.core.spec import Layout
-from headwater.formats.followers import Followed
+from headwater.formats.followers import FollowedTable
 from headwater.formats.locks import writing
-from headwater.formats.merge_hints import Merging
+from headwater.formats.merge_hints import MergeHints
 from headwater.spark.session import SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from headwater.formats.native import LightTable
+    from headwater.formats.native import NativeTable
 
 
 class Capability(Enum):
@@ -76,7 +76,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class LakeContext:
     """What a format has to know of the lake that its tables live in."""
 
     warehouse: str
@@ -99,12 +99,12 @@ class Format:
     """Pairs of Spark simple type names that `evolve` can do in place: ('int', 'bigint')."""
     notes: Mapping[Capability, str]
     """For a missing capability the reason; for one that is there, what to mind."""
-    needs: Callable[[Surroundings], SessionNeeds]
+    needs: Callable[[LakeContext], SessionNeeds]
     """Jars, extensions and settings that a session for this format must have."""
-    address: Callable[[Surroundings, str, str], Address]
+    address: Callable[[LakeContext, str, str], Address]
     """(surroundings, 'topics', 'orders') → where that table lies by default."""
-    spark: Callable[[SparkSession, Address, Surroundings], SparkTable]
-    light: Callable[[Address, Surroundings], LightTable] | None = None
+    spark: Callable[[SparkSession, Address, LakeContext], SparkTable]
+    light: Callable[[Address, LakeContext], NativeTable] | None = None
     merge_on_read: Mapping[str, str] = field(default_factory=dict)
     """The `options` of a layout that make a table merge-on-read."""
     fence: str | None = None
@@ -129,13 +129,13 @@ class Format:
             )
 
 
-class SparkTable(Followed):
+class SparkTable(FollowedTable):
     """One table through Spark. Public methods check and repeat safely; `_names` do the format's work."""
 
     merges: bool = False
     """Whether an upsert is a MERGE that takes what `Merging` tells."""
 
-    def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
+    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
         self.spark = spark
         self.address = address
         self.around = around
@@ -169,7 +169,7 @@ class SparkTable(Followed):
         with self._unborn(schema, layout):
             self._create(schema, layout)
 
-    def create_with(self, df: DataFrame, layout: Layout | None = None, mark: Mark | None = None) -> Version:
+    def create_with(self, df: DataFrame, layout: Layout | None = None, mark: CommitTag | None = None) -> Version:
         """Create the table with its first rows: in one commit where the format can."""
         self.format.require(Capability.APPEND)
         layout = layout or Layout()
@@ -178,7 +178,7 @@ class SparkTable(Followed):
 
     # --- writing: one commit each, marked by the step that makes it
 
-    def append(self, df: DataFrame, mark: Mark | None = None, *, check: bool = True) -> Version:
+    def append(self, df: DataFrame, mark: CommitTag | None = None, *, check: bool = True) -> Version:
         """Add rows. Columns go by name; the schema must fit (call `evolve` first).
 
         Without `check` it is not looked up first whether the step has landed.
@@ -187,7 +187,7 @@ class SparkTable(Followed):
         return self._once(mark if check else None, lambda: self._append(self._aligned(df), mark))
 
     def upsert(
-        self, df: DataFrame, mark: Mark | None = None, *, keys: Sequence[str] = (), known: Merging | None = None
+        self, df: DataFrame, mark: CommitTag | None = None, *, keys: Sequence[str] = (), known: MergeHints | None = None
     ) -> Version:
         """Write rows by key (the layout's keys by default), at most one per key; `_deleted` marks deletes."""
         self.format.require(Capability.UPSERT)
@@ -196,15 +196,15 @@ class SparkTable(Followed):
             raise UsageError(Code.USAGE, f"upsert into {self.address} needs keys, and the table has none")
         if known is not None and known.newer_by and not self.merges:
             raise Unsupported(f"{self.format.title} can't compare an upsert's rows with those that are stored")
-        told = replace(known or Merging(), deletes=DELETED in df.columns)
+        told = replace(known or MergeHints(), deletes=DELETED in df.columns)
         return self._once(mark, lambda: self._merge(self._aligned(df, deletes=True), keys, mark, told))
 
-    def replace(self, df: DataFrame, mark: Mark | None = None) -> Version:
+    def replace(self, df: DataFrame, mark: CommitTag | None = None) -> Version:
         """Make these rows the table's whole content, in one commit. `df` may read the table itself."""
         self.format.require(Capability.REPLACE)
         return self._once(mark, lambda: self._replace(self._aligned(df), mark))
 
-    def landed(self, mark: Mark) -> Version | None:
+    def landed(self, mark: CommitTag) -> Version | None:
         """The version that this step made, or None if it has not landed."""
         self.format.require(Capability.MARKS)
         return self._landed(mark)
@@ -301,23 +301,23 @@ class SparkTable(Followed):
 
     # --- what a format that states the capability brings
 
-    def _create_with(self, df: DataFrame, layout: Layout, mark: Mark | None) -> Version:
+    def _create_with(self, df: DataFrame, layout: Layout, mark: CommitTag | None) -> Version:
         self._create(df.schema, layout)
         return self._append(self._aligned(df), mark)
 
-    def _append(self, df: DataFrame, mark: Mark | None) -> Version:
+    def _append(self, df: DataFrame, mark: CommitTag | None) -> Version:
         raise NotImplementedError
 
-    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: Mark | None) -> Version:
+    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: CommitTag | None) -> Version:
         raise NotImplementedError
 
-    def _merge(self, df: DataFrame, keys: Sequence[str], mark: Mark | None, known: Merging) -> Version:
+    def _merge(self, df: DataFrame, keys: Sequence[str], mark: CommitTag | None, known: MergeHints) -> Version:
         return self._upsert(df, keys, mark)
 
-    def _replace(self, df: DataFrame, mark: Mark | None) -> Version:
+    def _replace(self, df: DataFrame, mark: CommitTag | None) -> Version:
         raise NotImplementedError
 
-    def _landed(self, mark: Mark) -> Version | None:
+    def _landed(self, mark: CommitTag) -> Version | None:
         raise NotImplementedError
 
     def _changes(self, start: Version | None, end: Version) -> DataFrame:
@@ -349,7 +349,7 @@ class SparkTable(Followed):
 
     # --- shared above the seam
 
-    def _once(self, mark: Mark | None, write: Callable[[], Version]) -> Version:
+    def _once(self, mark: CommitTag | None, write: Callable[[], Version]) -> Version:
         with writing(self.address):
             landed = None if mark is None else self.landed(mark)
             return write() if landed is None else landed

@@ -6,13 +6,13 @@ import hashlib
 import re
 
 from headwater.core.storage import Files
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.relocation import inside
 
 FEEDS = "_headwater/feeds"
 
 
-def feed_folder(address: Address, around: Surroundings) -> str:
+def feed_folder(address: Address, around: LakeContext) -> str:
     """The folder of a table's feeds; those that an earlier release began go by the whole path."""
     place = None if address.path is None else inside(address.path, around.warehouse)
     earlier = f"{FEEDS}/{safe_name(str(address))}"

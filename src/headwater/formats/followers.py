@@ -10,7 +10,7 @@ from itertools import takewhile
 from headwater.core.model import Commit, Version
 
 
-class Followed(ABC):
+class FollowedTable(ABC):
     """A table with versions. What is here works for every format; a format that knows it cheaper says so itself."""
 
     @abstractmethod

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headwater.core.model import DELETED
-from headwater.formats.merge_hints import STORED_ROW, Merging
+from headwater.formats.merge_hints import STORED_ROW, MergeHints
 from headwater.spark.frames import quoted
 
 
-def merge_sql(target: str, source: str, columns: Sequence[str], keys: Sequence[str], known: Merging) -> str:
+def merge_sql(target: str, source: str, columns: Sequence[str], keys: Sequence[str], known: MergeHints) -> str:
     """MERGE of rows by key, with deletes by `_deleted`."""
     # Equality that knows NULL is two conditions to a join.
     equals = "=" if known.no_nulls else "<=>"

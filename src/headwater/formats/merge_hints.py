@@ -9,7 +9,7 @@ STORED_ROW = "t"
 
 
 @dataclass(frozen=True)
-class Merging:
+class MergeHints:
     """What is known of an upsert's rows beside their keys. A format that does not merge goes without."""
 
     newer_by: tuple[str, ...] = ()

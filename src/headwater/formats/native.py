@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwater.core.errors import Unsupported
-from headwater.core.model import At, Mark, Version
-from headwater.formats.base import Address, Surroundings
+from headwater.core.model import At, CommitTag, Version
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.file_scan import ParquetScan
 from headwater.formats.locks import writing
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from headwater.formats.key_filter import Near
 
 
-class LightTable(ABC):
+class NativeTable(ABC):
     """One table without a JVM: exact, or it refuses with the reason (`Unsupported`)."""
 
-    def __init__(self, address: Address, around: Surroundings) -> None:
+    def __init__(self, address: Address, around: LakeContext) -> None:
         self.address = address
         self.around = around
 
@@ -54,7 +54,7 @@ class LightTable(ABC):
         """What leads from one version to a later one, with WEIGHT; None as in `some`."""
         return None
 
-    def append(self, rows: pa.Table, mark: Mark) -> Version:
+    def append(self, rows: pa.Table, mark: CommitTag) -> Version:
         """Add a small batch in one commit that Spark's side knows by its mark; a repeated step changes nothing.
 
         Columns go by name, as in Spark's append. Where the result would not be exactly Spark's it is refused
@@ -63,14 +63,14 @@ class LightTable(ABC):
         with writing(self.address):
             return self._append(rows, mark)
 
-    def upsert(self, rows: pa.Table, keys: Sequence[str], mark: Mark | None = None) -> Version:
+    def upsert(self, rows: pa.Table, keys: Sequence[str], mark: CommitTag | None = None) -> Version:
         """Write a few rows by key, at most one per key, or delete those that `_deleted` marks; in one commit, which
         a repeated step does not make again."""
         with writing(self.address):
             return self._upsert(rows, keys, mark)
 
-    def _append(self, rows: pa.Table, mark: Mark) -> Version:
+    def _append(self, rows: pa.Table, mark: CommitTag) -> Version:
         raise Unsupported(f"rows can't be appended to {self.address} without Spark")
 
-    def _upsert(self, rows: pa.Table, keys: Sequence[str], mark: Mark | None) -> Version:
+    def _upsert(self, rows: pa.Table, keys: Sequence[str], mark: CommitTag | None) -> Version:
         raise Unsupported(f"rows can't be upserted into {self.address} without Spark")

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headwater.core.model import WEIGHT
-from headwater.incremental.keys import Keys, narrowed
+from headwater.incremental.keys import KeySet, narrowed
 from headwater.incremental.linear import Linear
 from headwater.incremental.operator import Moment
 from headwater.incremental.run import Run
@@ -44,7 +44,7 @@ class Called(Linear):
     def sources(self) -> list[str]:
         return list(self._given)
 
-    def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
+    def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
         found = self._called({name: run.sources.rows(name, at) for name in self._given})
         return found if keys is None else narrowed(found, keys)
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater.core.model import WEIGHT
-from headwater.incremental.keys import Keys, keys_of, narrowed
+from headwater.incremental.keys import KeySet, keys_of, narrowed
 from headwater.incremental.operator import Moment, Operator, Strategy, shown
 from headwater.incremental.run import Run, signed
 from headwater.spark.arrow_bridge import following, joined, united
@@ -71,7 +71,7 @@ class Join(Operator):
             return f"{kind} join without equal columns"
         return f"{kind} join on {', '.join(f'{shown(p.left)} = {shown(p.right)}' for p in self._pairs)}"
 
-    def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
+    def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
         left, right = self._followed(keys)
         df = self._joined(self.left.rows(at, run, left), self.right.rows(at, run, right))
         return df if keys is None else narrowed(df, keys)
@@ -120,7 +120,7 @@ class Join(Operator):
         new, old = (self._at(at, run, keys) for at in (Moment.NEW, Moment.OLD))
         return signed(new, old)
 
-    def _at(self, at: Moment, run: Run, keys: Keys | None) -> DataFrame:
+    def _at(self, at: Moment, run: Run, keys: KeySet | None) -> DataFrame:
         if keys is None:
             return self._joined(self.left.rows(at, run), self.right.rows(at, run))
         others = keys.under({pair.left: pair.right for pair in self._pairs})
@@ -139,7 +139,7 @@ class Join(Operator):
     def _right_columns(self) -> list[str]:
         return [pair.right for pair in self._pairs]
 
-    def _touched(self, frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]) -> Keys | None:
+    def _touched(self, frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]) -> KeySet | None:
         return keys_of(frames, names) if self._pairs else None
 
     def _joined(self, left: DataFrame, right: DataFrame, *, weighted: bool = False) -> DataFrame:
@@ -158,7 +158,7 @@ class Join(Operator):
             df = left.join(right, F.lit(True) if on is None else on, self.kind.value)
         return following(df.select(*map(column, self.columns), *([column(WEIGHT)] if weighted else [])), df)
 
-    def _followed(self, keys: Keys | None) -> tuple[Keys | None, Keys | None]:
+    def _followed(self, keys: KeySet | None) -> tuple[KeySet | None, KeySet | None]:
         """The keys on each side, as far as they can be followed: over the equality to the other side too.
 
         A side whose rows are all kept narrows the other one, and never the other way round: a row without its partner

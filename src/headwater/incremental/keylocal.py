@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from pyspark.sql import DataFrame
 
-from headwater.incremental.keys import Keys, keys_of, narrowed
+from headwater.incremental.keys import KeySet, keys_of, narrowed
 from headwater.incremental.operator import Moment, Operator, Strategy
 from headwater.incremental.run import Run, signed
 
@@ -25,7 +25,7 @@ class KeyLocal(Operator):
     def strategy(self) -> Strategy:
         return Strategy.KEY_LOCAL if self.by else Strategy.WHOLE
 
-    def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
+    def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
         below = None if keys is None else keys.under({name: name for name in self.by})
         df = self.computed(self.inputs[0].rows(at, run, below))
         return df if keys is None else narrowed(df, keys)
@@ -40,6 +40,6 @@ class KeyLocal(Operator):
         new, old = (self._at(at, run, keys) for at in (Moment.NEW, Moment.OLD))
         return signed(new, old)
 
-    def _at(self, at: Moment, run: Run, keys: Keys | None) -> DataFrame:
+    def _at(self, at: Moment, run: Run, keys: KeySet | None) -> DataFrame:
         df = self.inputs[0].rows(at, run, keys)
         return self.computed(df if keys is None else narrowed(df, keys))

@@ -41,7 +41,7 @@ _EXACT = (IntegralType, StringType, DateType, DecimalType, BooleanType)
 
 
 @dataclass(frozen=True)
-class Keys:
+class KeySet:
     """Rows that have one of these keys in their `columns`; NULL is a key like any other."""
 
     columns: tuple[str, ...]
@@ -57,7 +57,7 @@ class Keys:
         values = {names[name]: tuple(key[at] for key in self.few) for at, name in enumerate(self.columns)}
         return Near(values, tuple(dict.fromkeys(names.values())))
 
-    def under(self, names: Mapping[str, str]) -> Keys | None:
+    def under(self, names: Mapping[str, str]) -> KeySet | None:
         """The keys by other names; those of the columns that have one. None if none has."""
         kept = list({names[name]: name for name in reversed(self.columns) if name in names}.values())[::-1]
         if not kept:
@@ -69,9 +69,9 @@ class Keys:
             if few is not None:
                 at = [self.columns.index(name) for name in kept]
                 few = tuple(dict.fromkeys(tuple(key[index] for index in at) for key in few))
-        return Keys(tuple(names[name] for name in kept), frame, few)
+        return KeySet(tuple(names[name] for name in kept), frame, few)
 
-    def fitting(self, types: Mapping[str, DataType]) -> Keys:
+    def fitting(self, types: Mapping[str, DataType]) -> KeySet:
         """The keys whose whole numbers fit into other types, in these: a column of such a type has no others."""
         if not types:
             return self
@@ -84,10 +84,10 @@ class Keys:
                 value = value.cast(types[name]).alias(name)
                 few = None if few is None else tuple(k for k in few if k[at] is None or low <= k[at] <= high)
             values.append(value)
-        return Keys(self.columns, self.frame.where(fits).select(*values), few)
+        return KeySet(self.columns, self.frame.where(fits).select(*values), few)
 
 
-def keys_of(frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]) -> Keys:
+def keys_of(frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]) -> KeySet:
     """The distinct keys of some frames, each with its own columns for them."""
     known = _lying_keys(frames, names)
     if known is not None:
@@ -100,16 +100,16 @@ def keys_of(frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[s
     distinct = found.distinct()
     types = [field.dataType for field in distinct.schema.fields]
     if not all(_is_literal(one) for one in types):
-        return Keys(tuple(names), distinct)
+        return KeySet(tuple(names), distinct)
     asked = [as_literal(column(name), one) for name, one in zip(names, types, strict=True)]
     rows = distinct.select(*asked).limit(FEW + 1).collect()
     if len(rows) > FEW:
-        return Keys(tuple(names), distinct)
+        return KeySet(tuple(names), distinct)
     few = tuple(dict.fromkeys(tuple(row) for row in rows))
-    return Keys(tuple(names), _local(distinct.sparkSession, distinct.schema, few), few)
+    return KeySet(tuple(names), _local(distinct.sparkSession, distinct.schema, few), few)
 
 
-def _lying_keys(frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]) -> Keys | None:
+def _lying_keys(frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequence[str]) -> KeySet | None:
     """The keys of frames whose rows are known here, without asking Spark."""
     found: dict[tuple[Any, ...], None] = {}
     fields: list[StructField] | None = None
@@ -127,14 +127,14 @@ def _lying_keys(frames: Sequence[tuple[DataFrame, Sequence[str]]], names: Sequen
     if fields is None or len(found) > FEW:
         return None
     few = tuple(found)
-    return Keys(tuple(names), _local(frames[0][0].sparkSession, StructType(fields), few), few)
+    return KeySet(tuple(names), _local(frames[0][0].sparkSession, StructType(fields), few), few)
 
 
 def _micros(instants: pa.ChunkedArray) -> pa.ChunkedArray:
     return instants.cast(pa.timestamp("us", instants.type.tz)).cast(pa.int64())
 
 
-def narrowed(df: DataFrame, keys: Keys) -> DataFrame:
+def narrowed(df: DataFrame, keys: KeySet) -> DataFrame:
     """Exactly the rows that have one of the keys."""
     if keys.few is not None:
         for at, name in enumerate(keys.columns):
@@ -144,7 +144,7 @@ def narrowed(df: DataFrame, keys: Keys) -> DataFrame:
     return having(df, keys)
 
 
-def having(df: DataFrame, keys: Keys) -> DataFrame:
+def having(df: DataFrame, keys: KeySet) -> DataFrame:
     """The same by a join alone: nothing is said to the scan."""
     wanted = keys.frame.select(*(column(name).alias(f"{name}#key") for name in keys.columns))
     same = [column(name).eqNullSafe(column(f"{name}#key")) for name in keys.columns]

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from headwater.core.model import WEIGHT
-from headwater.incremental.keys import Keys, having, narrowed
+from headwater.incremental.keys import KeySet, having, narrowed
 from headwater.incremental.operator import Moment, Operator, Strategy, named, shown
 from headwater.incremental.run import Run
 from headwater.spark.arrow_bridge import selected
@@ -42,7 +42,7 @@ class Scan(Linear):
     def sources(self) -> list[str]:
         return [self.source]
 
-    def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
+    def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
         near = None if keys is None else keys.near(self._names)
         found = None if near is None else run.sources.near(self.source, at, near)
         if keys is None or found is None:
@@ -72,7 +72,7 @@ class Filter(Linear):
     def title(self) -> str:
         return f"filter {self._told}"
 
-    def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
+    def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
         return self.inputs[0].rows(at, run, keys).where(F.expr(self.condition))
 
     def change(self, run: Run) -> DataFrame | None:
@@ -80,7 +80,7 @@ class Filter(Linear):
         return None if found is None else found.where(F.expr(self.condition))
 
 
-class Project(Linear):
+class Projection(Linear):
     """Columns computed of a row's columns."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Project(Linear):
     def title(self) -> str:
         return f"project {named(self.columns)}"
 
-    def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
+    def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
         below = None if keys is None else self._below(keys)
         df = self._projected(self.inputs[0].rows(at, run, below))
         if keys is not None and (below is None or len(below.columns) < len(keys.columns)):
@@ -113,7 +113,7 @@ class Project(Linear):
         found = run.change(self.inputs[0])
         return None if found is None else self._projected(found, WEIGHT)
 
-    def _below(self, keys: Keys) -> Keys | None:
+    def _below(self, keys: KeySet) -> KeySet | None:
         """The keys as the input has them."""
         found = keys.under({**self._plain, **{name: inner for name, (inner, _) in self._widened.items()}})
         if found is None:
@@ -137,7 +137,7 @@ class UnionAll(Linear):
     def title(self) -> str:
         return "union all"
 
-    def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
+    def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
         parts = []
         for one in self.inputs:
             below = None if keys is None else keys.under(dict(zip(self.columns, one.columns, strict=True)))
@@ -167,7 +167,7 @@ class Generate(Linear):
     def title(self) -> str:
         return f"generate {', '.join(map(shown, self._made))}"
 
-    def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
+    def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
         inner = self.inputs[0]
         below = None if keys is None else keys.under({name: name for name in inner.columns})
         df = self._generated(inner.rows(at, run, below))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from headwater.formats.key_filter import Near
-    from headwater.incremental.keys import Keys
+    from headwater.incremental.keys import KeySet
     from headwater.incremental.run import Run
 
 
@@ -65,7 +65,7 @@ class Operator(ABC):
         """What it does, in a line, for people."""
 
     @abstractmethod
-    def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
+    def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
         """Its result; with `keys` at least the rows that have one of them, and as few others as can be."""
 
     @abstractmethod

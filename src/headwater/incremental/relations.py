@@ -16,7 +16,7 @@ from headwater.core.errors import Code, HeadwaterError, TerminalError
 from headwater.core.model import WEIGHT, At, Commit, Kind, Version
 from headwater.formats.base import Capability, SparkTable
 from headwater.formats.key_filter import Near
-from headwater.formats.native import LightTable
+from headwater.formats.native import NativeTable
 from headwater.incremental.operator import Moment
 from headwater.incremental.schema_growth import Columns, without_later_fields
 from headwater.spark.arrow_bridge import local_frame, lying
@@ -33,7 +33,7 @@ _STARTED_OVER = ("RESTORE", "ROLLBACK", "CREATE OR REPLACE TABLE", "REPLACE TABL
 
 
 @dataclass(frozen=True)
-class Place:
+class RelationVersion:
     """A version of a relation. A table that was dropped and made again has another one of the same number."""
 
     version: Version | None
@@ -44,15 +44,15 @@ class Place:
         return {"version": self.version, "at": self.made_at}
 
     @staticmethod
-    def of(position: Any) -> Place | None:
+    def of(position: Any) -> RelationVersion | None:
         if position is None:
             return None
         version = position["version"]
-        return Place(None if version is None else int(version), position.get("at"))
+        return RelationVersion(None if version is None else int(version), position.get("at"))
 
 
 @dataclass
-class Relation:
+class InputRelation:
     """A topic, table or view that something reads: always as people see it.
 
     Where it is stored is looked up with each `place()`: it may be made, or made anew elsewhere, while it is followed.
@@ -86,27 +86,27 @@ class Relation:
     def label(self) -> str:
         return f"{self.kind.plural}.{self.name}" + ("" if self.at is None else f"@{self.at}")
 
-    def place(self) -> Place | None:
+    def place(self) -> RelationVersion | None:
         """Where it is now; None while there is no table."""
         self._found = None
         if not self.table.exists():
             return None
         return self._place(self.table.version() if self.at is None else self.table.version_at(self.at))
 
-    def _place(self, version: Version | None) -> Place:
+    def _place(self, version: Version | None) -> RelationVersion:
         if version is None:
-            return Place(None)
+            return RelationVersion(None)
         made = self.table.committed_at(version)
-        return Place(version, None if made is None else made.isoformat())
+        return RelationVersion(version, None if made is None else made.isoformat())
 
-    def rows(self, place: Place) -> DataFrame:
+    def rows(self, place: RelationVersion) -> DataFrame:
         if place.version is None:
             stored = self.table.spark.createDataFrame([], self.table.schema())
         else:
             stored = self.table.read(place.version)
         return stored if self.shown is None else shown(stored, self.shown)
 
-    def near(self, place: Place, near: Near) -> DataFrame | None:
+    def near(self, place: RelationVersion, near: Near) -> DataFrame | None:
         """A few rows, looked up without Spark; None where Spark is to be asked."""
         light, query = self._light, None if self.shown is None else unordered(self.shown)
         if light is None or place.version is None or (query is not None and _is_cut_off(query)):
@@ -116,13 +116,13 @@ class Relation:
         stored = self._handed(light.some(place.version, near, LIGHT_BYTES))
         return stored if stored is None or query is None else shown(stored, query.sql(dialect="spark"))
 
-    def schema(self, place: Place) -> StructType:
+    def schema(self, place: RelationVersion) -> StructType:
         """Its columns; where it is now they are known without reading it."""
         if self.shown is None and (place.version is None or place.version == self.table.version()):
             return self.table.schema()
         return self.rows(place).schema
 
-    def change(self, start: Place, end: Place) -> DataFrame:
+    def change(self, start: RelationVersion, end: RelationVersion) -> DataFrame:
         """What leads from one version to another, with WEIGHT."""
         assert end.version is not None
         found = self._few_changes(start, end)
@@ -130,7 +130,7 @@ class Relation:
             found = self.table.changes(start.version, end.version)
         return found if self.shown is None else shown(found, _of_changes(self.shown).sql(dialect="spark"))
 
-    def _few_changes(self, start: Place, end: Place) -> DataFrame | None:
+    def _few_changes(self, start: RelationVersion, end: RelationVersion) -> DataFrame | None:
         light = self._light
         if light is None or start.version is None or end.version is None:
             return None
@@ -141,11 +141,11 @@ class Relation:
         return None if found is None or found.num_rows > LIGHT_ROWS else local_frame(self.spark, found)
 
     @property
-    def _light(self) -> LightTable | None:
+    def _light(self) -> NativeTable | None:
         make = self.table.format.light
         return None if make is None else make(self.table.address, self.table.around)
 
-    def loses_rows(self, start: Place, end: Place) -> bool:
+    def loses_rows(self, start: RelationVersion, end: RelationVersion) -> bool:
         """Whether rows of `start` are not in `end` any more. Nothing is read where all commits between only append."""
         if start.version is None or start == end:
             return False
@@ -154,7 +154,7 @@ class Relation:
             return False
         return not self.change(start, end).where(column(WEIGHT) < 0).isEmpty()
 
-    def broken(self, start: Place, end: Place) -> str | None:
+    def broken(self, start: RelationVersion, end: RelationVersion) -> str | None:
         """Why the change from `start` can't be followed, in words; None if it can."""
         if start.version is None:
             return None
@@ -181,12 +181,12 @@ class Relation:
             return f"{self.label} was emptied and filled again"
         return None
 
-    def versions(self, start: Place | None, end: Place) -> list[Version]:
+    def versions(self, start: RelationVersion | None, end: RelationVersion) -> list[Version]:
         """The versions after `start` up to `end`, the oldest first; none where `end` does not follow on `start`."""
         after = self.table.versions_after(None if start is None else start.version)
         return after[: after.index(end.version) + 1] if end.version in after else []
 
-    def between(self, start: Place, end: Place) -> list[Commit]:
+    def between(self, start: RelationVersion, end: RelationVersion) -> list[Commit]:
         """What was committed after `start`, up to `end`. Numbers alone tell no order: Iceberg's are random."""
         count = None
         if self.table.format.name == "delta" and end.version is not None:
@@ -204,25 +204,27 @@ def _is_cut_off(query: exp.Select) -> bool:
     return any(query.args.get(name) is not None for name in ("limit", "offset"))
 
 
-def relation_of(warehouse: Warehouse, kind: Kind, name: str, spark: SparkSession, at: At | None = None) -> Relation:
+def relation_of(
+    warehouse: Warehouse, kind: Kind, name: str, spark: SparkSession, at: At | None = None
+) -> InputRelation:
     """A relation that is known, whether it has data or not."""
     if name not in warehouse.names(kind):
         raise warehouse.unknown(kind, name)
-    return Relation(warehouse, kind, name, spark, at)
+    return InputRelation(warehouse, kind, name, spark, at)
 
 
 @dataclass
 class States:
     """The sources of a query at two places each: what the operators read."""
 
-    relations: Mapping[str, Relation]
+    relations: Mapping[str, InputRelation]
     """By the name that the query's text has for them."""
-    start: Mapping[str, Place]
-    end: Mapping[str, Place]
+    start: Mapping[str, RelationVersion]
+    end: Mapping[str, RelationVersion]
     """By the relation's label."""
     grown: Mapping[str, Columns] = field(default_factory=dict)
     """By the relation's label: columns whose structs have more fields by now than the query knows."""
-    _rows: dict[tuple[str, Place], DataFrame] = field(default_factory=dict)
+    _rows: dict[tuple[str, RelationVersion], DataFrame] = field(default_factory=dict)
 
     def rows(self, source: str, at: Moment) -> DataFrame:
         relation, place = self._at(source, at)
@@ -236,7 +238,7 @@ class States:
         found = relation.near(place, near)
         return None if found is None else self._known(relation, found)
 
-    def _at(self, source: str, at: Moment) -> tuple[Relation, Place]:
+    def _at(self, source: str, at: Moment) -> tuple[InputRelation, RelationVersion]:
         relation = self.relations[source]
         places = self.start if at is Moment.OLD else self.end
         return relation, places.get(relation.label) or self.end[relation.label]
@@ -246,7 +248,7 @@ class States:
         start, end = self.start[relation.label], self.end[relation.label]
         return None if start == end else _weighted(self._known(relation, relation.change(start, end)))
 
-    def _known(self, relation: Relation, rows: DataFrame) -> DataFrame:
+    def _known(self, relation: InputRelation, rows: DataFrame) -> DataFrame:
         return without_later_fields(rows, self.grown.get(relation.label, {}))
 
 
@@ -257,9 +259,9 @@ def _weighted(df: DataFrame) -> DataFrame:
     return df.select(*map(column, names), column(WEIGHT).cast("bigint").alias(WEIGHT))
 
 
-def places(relations: Sequence[Relation]) -> dict[str, Place]:
+def places(relations: Sequence[InputRelation]) -> dict[str, RelationVersion]:
     """Where all of them are now; NO_SUCH_RELATION names the first that has no data."""
-    found: dict[str, Place] = {}
+    found: dict[str, RelationVersion] = {}
     for relation in relations:
         if relation.label in found:
             continue

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
-from headwater.incremental.keys import Keys, keys_of, narrowed
+from headwater.incremental.keys import KeySet, keys_of, narrowed
 from headwater.incremental.operator import Moment, Operator, Strategy
 from headwater.incremental.run import Run, signed
 from headwater.spark.frames import column
@@ -29,7 +29,7 @@ class SetOperation(Operator):
     def title(self) -> str:
         return ("intersect" if self._intersect else "except") + (" all" if self._all else "")
 
-    def rows(self, at: Moment, run: Run, keys: Keys | None = None) -> DataFrame:
+    def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
         left, right = (self._side(one, at, run, keys) for one in self.inputs)
         return self._compared(left, right)
 
@@ -40,7 +40,7 @@ class SetOperation(Operator):
         keys = keys_of(touched, self.columns)
         return signed(self.rows(Moment.NEW, run, keys), self.rows(Moment.OLD, run, keys))
 
-    def _side(self, one: Operator, at: Moment, run: Run, keys: Keys | None) -> DataFrame:
+    def _side(self, one: Operator, at: Moment, run: Run, keys: KeySet | None) -> DataFrame:
         """One side's rows, exactly those of the keys: what is missing there is missing at all."""
         below = None if keys is None else keys.under(dict(zip(self.columns, one.columns, strict=True)))
         df = one.rows(at, run, below).select(*map(column, one.columns)).toDF(*self.columns)

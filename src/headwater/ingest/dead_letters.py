@@ -14,9 +14,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from headwater.core.errors import Code, Unsupported, UsageError
-from headwater.core.model import DELETED, Mark
+from headwater.core.model import DELETED, CommitTag
 from headwater.core.spec import Layout
-from headwater.formats.base import Address, SparkTable, Surroundings
+from headwater.formats.base import Address, LakeContext, SparkTable
 from headwater.formats.locks import writing
 from headwater.formats.registry import FORMATS
 from headwater.sources.decoders.base import TOO_LARGE
@@ -49,14 +49,14 @@ SCHEMA = StructType(
 class DeadLetters:
     """Kept in Delta by topic; an id is made of topic and position, so that a repeated step adds none."""
 
-    def __init__(self, spark: SparkSession, around: Surroundings) -> None:
+    def __init__(self, spark: SparkSession, around: LakeContext) -> None:
         address = Address(path=f"{around.warehouse.rstrip('/')}/{PATH}")
         self._table: SparkTable = FORMATS.get("delta").spark(spark, address, around)
         light = FORMATS.get("delta").light
         assert light is not None
         self._light = light(address, around)
 
-    def put(self, rejected: DataFrame, topic: str, source: str, mark: Mark) -> int:
+    def put(self, rejected: DataFrame, topic: str, source: str, mark: CommitTag) -> int:
         """Keep rows of `raw`, `position`, `reason`, `message` and `context`; returns how many they are."""
         few = rejected.limit(FEW + 1).collect()
         if not few:
@@ -110,7 +110,7 @@ class DeadLetters:
         ids: Sequence[str] = (),
         reason: str | None = None,
         *,
-        open_step: Mark | None = None,
+        open_step: CommitTag | None = None,
         whole: bool = False,
     ) -> Sequence[str]:
         """The ids of a topic's dead letters, in order of position: all, those that begin like `ids`, or of a reason.
@@ -182,7 +182,7 @@ def _id(topic: str, position: str) -> str:
     return hashlib.sha256(f"{topic}\u0000{position}".encode()).hexdigest()
 
 
-def _letters(rejected: DataFrame, topic: str, source: str, mark: Mark) -> DataFrame:
+def _letters(rejected: DataFrame, topic: str, source: str, mark: CommitTag) -> DataFrame:
     """More than a process should hold."""
     return rejected.select(
         F.sha2(F.concat_ws("\u0000", F.lit(topic), F.col("position")), 256).alias("id"),

@@ -20,12 +20,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.logs import get_logger
-from headwater.core.model import Mark, Version
+from headwater.core.model import CommitTag, Version
 from headwater.core.spec import layout_of
 from headwater.flows.flow import Intent, Landed
 from headwater.formats.base import Capability, SparkTable
 from headwater.formats.evolution import schema_changes
-from headwater.formats.native import LightTable
+from headwater.formats.native import NativeTable
 from headwater.ingest.collected import has_odd, split, stamped
 from headwater.ingest.columns import CONTEXT, known_payload
 from headwater.ingest.dead_letters import DeadLetters
@@ -93,16 +93,16 @@ class TopicTarget:
         self._detection = Detection(decoder, self._topic.schema_.max_columns, pipeline.rejected)
         self._rejected: Mapping[str, tuple[str, str]] = {}
         self._is_full = False
-        self._light: LightTable | None = None
+        self._light: NativeTable | None = None
         if table.format.can(Capability.LIGHT_APPEND) and table.format.light is not None:
             self._light = table.format.light(table.address, table.around)
 
     # --- a flow's target
 
-    def landed(self, mark: Mark) -> Version | None:
+    def landed(self, mark: CommitTag) -> Version | None:
         return self._table.landed(mark) if self._table.exists() else None
 
-    def commit(self, records: DataFrame, intent: Intent, mark: Mark) -> Landed:
+    def commit(self, records: DataFrame, intent: Intent, mark: CommitTag) -> Landed:
         refused: dict[str, str] = {}
         aside: dict[str, str] = {}
         while True:
@@ -125,7 +125,7 @@ class TopicTarget:
                 self._reject(failed(records, found), mark)
                 aside |= found
 
-    def _raising(self, records: DataFrame, refused: Mapping[str, str], mark: Mark) -> dict[str, str]:
+    def _raising(self, records: DataFrame, refused: Mapping[str, str], mark: CommitTag) -> dict[str, str]:
         """Records that a function raises on, beyond those that it is not shown any more."""
         known = self._known(records, mark)
         return raising(records, lambda some: self._shaped(some, known, refused=refused).frame)
@@ -137,7 +137,7 @@ class TopicTarget:
         return self._shaped(records, replace(known, payload=payload, adopted=payload), full=True).frame
 
     def _commit(
-        self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: Mark, refused: Mapping[str, str]
+        self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: CommitTag, refused: Mapping[str, str]
     ) -> Landed:
         if refused:
             return self._commit_with_care(records, known, intent, mark, refused)
@@ -157,7 +157,7 @@ class TopicTarget:
 
     # --- the three ways
 
-    def _commit_at_once(self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: Mark) -> Landed:
+    def _commit_at_once(self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: CommitTag) -> Landed:
         """One pass: decode, shape and write; the first odd record ends it before the commit."""
         shaped = self._shaped(records, known, quick=True)
         tripwire = F.when(shaped.is_odd, F.raise_error(F.lit(_TRIPPED)).cast("string")).otherwise(column(POSITION))
@@ -169,7 +169,7 @@ class TopicTarget:
         records: DataFrame,
         known: SchemaVersion,
         intent: Intent,
-        mark: Mark,
+        mark: CommitTag,
         refused: Mapping[str, str] | None = None,
     ) -> Landed:
         """What is new is learnt first, what can't be taken in is kept, the rest is committed."""
@@ -189,7 +189,7 @@ class TopicTarget:
             done = self._append(rows, shaped.schema, intent, mark)
         return Landed(done.version, done.rows, rejected)
 
-    def _commit_small(self, records: DataFrame, known: SchemaVersion, mark: Mark) -> Landed | None:
+    def _commit_small(self, records: DataFrame, known: SchemaVersion, mark: CommitTag) -> Landed | None:
         """The few rows come to the driver, and the format's light library commits them; None where it can't."""
         assert self._light is not None
         with settings(records.sparkSession, _INTERPRETED):
@@ -210,7 +210,7 @@ class TopicTarget:
             return None
         return Landed(version, rows.num_rows, rejected)
 
-    def _few(self, records: DataFrame, known: SchemaVersion, mark: Mark) -> tuple[Shaped, pa.Table]:
+    def _few(self, records: DataFrame, known: SchemaVersion, mark: CommitTag) -> tuple[Shaped, pa.Table]:
         """The rows of few records, here; what is new in them is learnt first."""
         shaped = self._shaped(records, known, quick=True, stamp=False)
         rows = gathered(shaped.frame)
@@ -223,7 +223,7 @@ class TopicTarget:
             shaped = self._shaped(records, learnt, stamp=False, full=self._is_full, rejected=self._rejected)
         return shaped, gathered(shaped.frame)
 
-    def _append(self, rows: DataFrame, schema: StructType, intent: Intent, mark: Mark) -> Landed:
+    def _append(self, rows: DataFrame, schema: StructType, intent: Intent, mark: CommitTag) -> Landed:
         first = self._version is not None and not self._table.exists()
         if not first:
             self._make_room(schema)
@@ -246,7 +246,7 @@ class TopicTarget:
         cores = self._table.spark.sparkContext.defaultParallelism
         return max(math.ceil(source_bytes / FILE_BYTES), min(cores, math.ceil(source_bytes / SHARE_BYTES)), 1)
 
-    def _reject(self, bad: DataFrame, mark: Mark) -> int:
+    def _reject(self, bad: DataFrame, mark: CommitTag) -> int:
         """Keep what can't be taken in; how many."""
         if self._topic.schema_.mismatch == "fail":
             first = bad.where(F.col("reason") == SCHEMA).first()
@@ -286,7 +286,7 @@ class TopicTarget:
             return "ignore"
         return policy.new_column
 
-    def _known(self, records: DataFrame, mark: Mark) -> SchemaVersion:
+    def _known(self, records: DataFrame, mark: CommitTag) -> SchemaVersion:
         """What is known of the payload; the first time, what a sample of these records tells."""
         if self._version is None:
             self._version = self._with_declared(self._schemas.last(), mark)
@@ -306,7 +306,7 @@ class TopicTarget:
             self._version = self._schemas.add(None, first, first, brought_by, mark.step, self._told(notes))
         return self._version
 
-    def _with_declared(self, last: SchemaVersion | None, mark: Mark) -> SchemaVersion | None:
+    def _with_declared(self, last: SchemaVersion | None, mark: CommitTag) -> SchemaVersion | None:
         """A declared schema may have grown since."""
         if last is None or self._declared is None:
             return last
@@ -316,7 +316,7 @@ class TopicTarget:
         adopted = joined(last.adopted, self._declared, self._table.format)
         return self._schemas.add(last, payload, adopted, "declared", mark.step)
 
-    def _learnt(self, records: DataFrame, frame: DataFrame, known: SchemaVersion, mark: Mark) -> SchemaVersion:
+    def _learnt(self, records: DataFrame, frame: DataFrame, known: SchemaVersion, mark: CommitTag) -> SchemaVersion:
         """What these records bring, by the topic's policy; the same version if that is nothing."""
         last = self._schemas.last()
         if last is not None and last.version > known.version:  # a remap has learnt something meanwhile

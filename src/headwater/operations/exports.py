@@ -12,13 +12,13 @@ from headwater.formats.registry import FORMATS
 from headwater.sql.blame import fragment
 from headwater.sql.conditions import column_paths
 from headwater.sql.places import InvalidSql, pointed
-from headwater.sql.statements import Export
+from headwater.sql.statements import ExportStatement
 
 _CATALOG = re.compile(r"(rest|glue|hive|jdbc|hadoop)://([^/]+)/(.+)/([^/]+)")
 _NAME = re.compile(r"\w+(\.\w+){1,2}")
 
 
-def checked(export: Export, text: str, columns: Sequence[str]) -> None:
+def checked(export: ExportStatement, text: str, columns: Sequence[str]) -> None:
     """Refuse an export that can't be: its format, its codec, its partitions, its place.
 
     `columns` are those of what is exported, as far as they are known.
@@ -68,7 +68,7 @@ def _check_columns(partition: str, text: str, columns: Sequence[str]) -> None:
             )
 
 
-def explained(export: Export) -> list[dict[str, Any]]:
+def explained(export: ExportStatement) -> list[dict[str, Any]]:
     """What the export would do, line by line."""
     found = _CATALOG.fullmatch(export.destination)
     told: dict[str, Any] = {"export": str(export.what), "format": export.format}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headwater.core.model import Kind
 from headwater.flows.flow import flow_name
 from headwater.ingest.dead_letters import DeadLetters
-from headwater.operations.replay import Replayed
+from headwater.operations.replay import ReplayedLetters
 from headwater.runner.holds import holding
 from headwater.runner.tables import table_flow
 from headwater.spark.session import activate, fork
@@ -16,7 +16,7 @@ from headwater.views.flow import ViewFlow
 from headwater.warehouse import Warehouse
 
 
-def let_in(warehouse: Warehouse, name: str, *, ids: Sequence[str] = (), reason: str | None = None) -> Replayed:
+def let_in(warehouse: Warehouse, name: str, *, ids: Sequence[str] = (), reason: str | None = None) -> ReplayedLetters:
     """Take the late rows of a table's dead letters (all, some by id) in, by one step. What is there because of an
     expectation stays: the same row comes to the same end."""
     flow = flow_name(name, Kind.TABLE)
@@ -38,4 +38,4 @@ def let_in(warehouse: Warehouse, name: str, *, ids: Sequence[str] = (), reason: 
                 letters.drop(flow, through)
     finally:
         activate(outer)
-    return Replayed(flow, len(chosen), len(through), len(through), len(chosen) - len(through))
+    return ReplayedLetters(flow, len(chosen), len(through), len(through), len(chosen) - len(through))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headwater.core.model import Commit, Kind
-from headwater.core.spec import Relation, Topic, View
+from headwater.core.spec import RelationSpec, Topic, View
 from headwater.query.records import told
 from headwater.query.result import Result
 from headwater.sql.statements import Show
@@ -62,7 +62,7 @@ def _summary(warehouse: Warehouse, kind: Kind, name: str) -> dict[str, Any]:
     }
 
 
-def _origin(definition: Relation) -> str | None:
+def _origin(definition: RelationSpec) -> str | None:
     """What makes a table: `sql`, `transform`, `seed`, `from`, or nothing but hands."""
     origins = getattr(definition, "origins", {})
     return next((key for key, value in origins.items() if value is not None), None)

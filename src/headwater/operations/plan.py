@@ -15,8 +15,8 @@ from headwater.flows.flow import Ledger, flow_name
 from headwater.formats.base import Address, Capability
 from headwater.formats.registry import FORMATS
 from headwater.operations.restore import readers
-from headwater.project.graph import Input, Name, graph_of
-from headwater.project.plan import Action, Effect, Planned, plan
+from headwater.project.graph import Dependency, Name, graph_of
+from headwater.project.plan import Action, Effect, PlannedChange, plan
 from headwater.query import gathered
 from headwater.runner.control import holding_alone
 from headwater.views.forward import carry_forward, keep_on
@@ -24,7 +24,7 @@ from headwater.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
-class Reading:
+class InitialRead:
     """What is read from its beginning; bytes where they can be told without Spark, at most so many."""
 
     name: str
@@ -45,7 +45,7 @@ def planned(warehouse: Warehouse) -> list[dict[str, Any]]:
     ]
 
 
-def _redone(warehouse: Warehouse, step: Planned) -> list[str]:
+def _redone(warehouse: Warehouse, step: PlannedChange) -> list[str]:
     """How the rows that a changed query leaves as they are could be made anew, and what that would read."""
     if not step.goes_on:
         return []
@@ -57,7 +57,7 @@ def _redone(warehouse: Warehouse, step: Planned) -> list[str]:
     return [f"headwater flow rebuild {step.name} --yes would make all of its rows by it, from {', '.join(read)}"]
 
 
-def _followed(warehouse: Warehouse, step: Planned) -> list[str]:
+def _followed(warehouse: Warehouse, step: PlannedChange) -> list[str]:
     """What else gets other rows when a relation is made anew."""
     if step.action is not Action.REBUILD:
         return []
@@ -75,7 +75,7 @@ def _followed(warehouse: Warehouse, step: Planned) -> list[str]:
     return [f"after that {names}, made from it, {'is' if len(found) == 1 else 'are'} brought up to it or made anew too"]
 
 
-def _drives(inputs: Sequence[Input], of: Name) -> bool:
+def _drives(inputs: Sequence[Dependency], of: Name) -> bool:
     """Whether what changes in a relation changes who reads it; what is only looked up does not."""
     whole = not any(each.reference.driving for each in inputs)
     found = [each.reference for each in inputs if each.of == of]
@@ -91,7 +91,7 @@ def prepare(warehouse: Warehouse, flows: Collection[str], *, apply: bool) -> Non
     _note_unknown(warehouse, flows)
 
 
-def require_applied(warehouse: Warehouse, steps: Sequence[Planned], *, apply: bool) -> None:
+def require_applied(warehouse: Warehouse, steps: Sequence[PlannedChange], *, apply: bool) -> None:
     """Refuse what takes rows away, unless `apply` says that it may."""
     refused = [one for one in steps if one.destructive]
     if refused and not apply:
@@ -105,7 +105,7 @@ def require_applied(warehouse: Warehouse, steps: Sequence[Planned], *, apply: bo
         )
 
 
-def _do(warehouse: Warehouse, step: Planned) -> None:
+def _do(warehouse: Warehouse, step: PlannedChange) -> None:
     kind, name = step.name
     if kind is Kind.VIEW and step.action is Action.REBUILD:
         return  # its own flow sees that its query is another one
@@ -135,7 +135,7 @@ def _do(warehouse: Warehouse, step: Planned) -> None:
         _remember(warehouse, step)
 
 
-def _remember(warehouse: Warehouse, step: Planned) -> None:
+def _remember(warehouse: Warehouse, step: PlannedChange) -> None:
     """The definition that it is kept by from now on."""
     record = warehouse.record(*step.name)
     assert record is not None
@@ -151,9 +151,9 @@ def _note_unknown(warehouse: Warehouse, flows: Collection[str]) -> None:
                 warehouse.remember(kind, record.name, hidden=record.hidden, shown=record.shown)
 
 
-def _readings(warehouse: Warehouse, names: Sequence[str]) -> list[Reading]:
+def _readings(warehouse: Warehouse, names: Sequence[str]) -> list[InitialRead]:
     records = {flow_name(record.name, record.kind): record for record in warehouse.state.relations()}
-    return [Reading(name, _size(warehouse, records[name]) if name in records else None) for name in names]
+    return [InitialRead(name, _size(warehouse, records[name]) if name in records else None) for name in names]
 
 
 def _size(warehouse: Warehouse, record: RelationRecord) -> int | None:

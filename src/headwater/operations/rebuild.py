@@ -7,11 +7,11 @@ from datetime import datetime, timezone
 from typing import NoReturn
 
 from headwater.core.errors import Code, TerminalError, UsageError
-from headwater.core.model import At, Kind, Mark, Version
+from headwater.core.model import At, CommitTag, Kind, Version
 from headwater.core.spec import Table, layout_of
 from headwater.flows.flow import Intent, Ledger, Positions, flow_name
 from headwater.formats.base import Address
-from headwater.incremental.relations import Place, Relation, relation_of
+from headwater.incremental.relations import InputRelation, RelationVersion, relation_of
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import streaming_tables
 from headwater.runner.holds import holding
@@ -27,7 +27,7 @@ BESIDE = "__replay"
 
 
 @dataclass(frozen=True)
-class Replayed:
+class RebuiltTable:
     """What a replay made."""
 
     topic: str
@@ -39,7 +39,7 @@ class Replayed:
     """The table stays at a state of the past: its flow is paused."""
 
 
-def replay_into(warehouse: Warehouse, topic: str, table: str, until: At | None = None) -> Replayed:
+def replay_into(warehouse: Warehouse, topic: str, table: str, until: At | None = None) -> RebuiltTable:
     """Make a table of a topic's rows from the first on, up to now or to what the topic was at a version or time."""
     definition = _made_from(warehouse, topic, table)
     flow = flow_name(table, Kind.TABLE)
@@ -55,11 +55,11 @@ def replay_into(warehouse: Warehouse, topic: str, table: str, until: At | None =
         if until is not None:
             warehouse.state.set_control(flow, paused=True)
     assert end.version is not None
-    return Replayed(topic, end.version, table, version, count, until is not None)
+    return RebuiltTable(topic, end.version, table, version, count, until is not None)
 
 
 def _computed(
-    warehouse: Warehouse, definition: Table, relation: Relation, end: Place, guard: Guard
+    warehouse: Warehouse, definition: Table, relation: InputRelation, end: RelationVersion, guard: Guard
 ) -> tuple[Version, int]:
     """By its query or function over all rows, in one commit; the version, and how many rows of the topic it read."""
     opened = open_table if definition.sql is not None else open_transform
@@ -72,7 +72,7 @@ def _computed(
 
 
 def _applied(
-    warehouse: Warehouse, definition: Table, relation: Relation, end: Place, guard: Guard
+    warehouse: Warehouse, definition: Table, relation: InputRelation, end: RelationVersion, guard: Guard
 ) -> tuple[Version, int]:
     """By its changes, in a table beside the live one; the version, and how many changes there were."""
     name, spark = definition.name, relation.spark
@@ -88,7 +88,7 @@ def _applied(
     try:
         while (ahead := source.next(positions)) is not None:
             to = source.settle(positions, ahead)
-            mark = Mark(f"replays.{flow}", 1, step, to)
+            mark = CommitTag(f"replays.{flow}", 1, step, to)
             intent = Intent(1, step, positions, to, "", datetime.now(timezone.utc))
             count += target.commit(source.read(positions, to), intent, mark).rows or 0
             positions, step = to, step + 1

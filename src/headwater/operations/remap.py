@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from headwater.core.errors import Code, UsageError
-from headwater.core.model import WEIGHT, Kind, Mark, Version
+from headwater.core.model import WEIGHT, CommitTag, Kind, Version
 from headwater.core.spec import Topic
 from headwater.core.spec.base import placed
 from headwater.flows.flow import Intent, Ledger, flow_name
@@ -51,7 +51,7 @@ class Remapped:
 class _NotKept(DeadLetters):
     """Counts what can't be taken in, while it is not yet known whether that is meant."""
 
-    def put(self, rejected: DataFrame, topic: str, source: str, mark: Mark) -> int:
+    def put(self, rejected: DataFrame, topic: str, source: str, mark: CommitTag) -> int:
         return rejected.count()
 
 
@@ -160,7 +160,7 @@ def _restart_streams(warehouse: Warehouse, topic: str) -> None:
 def _take(target: TopicTarget, records: DataFrame, step: int, topic: str) -> int:
     now = datetime.now(timezone.utc)
     intent = Intent(1, step, {}, {}, "", now)
-    mark = Mark(f"remap.{topic}.{now.timestamp():.0f}", 1, step)
+    mark = CommitTag(f"remap.{topic}.{now.timestamp():.0f}", 1, step)
     return target.commit(records, intent, mark).rejected
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.core.model import Kind, Mark
+from headwater.core.model import CommitTag, Kind
 from headwater.core.spec import Topic
 from headwater.core.storage import Files
 from headwater.flows.flow import Flow, Ledger, Positions, Range, flow_name
@@ -31,7 +31,7 @@ _INPUT = "dead_letters"
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayedLetters:
     """What became of a topic's dead letters."""
 
     topic: str
@@ -122,7 +122,7 @@ class DeadLetterInput:
         return told["ids"], datetime.fromisoformat(told["begun"])
 
 
-def replay(warehouse: Warehouse, topic: str, *, ids: Sequence[str] = (), reason: str | None = None) -> Replayed:
+def replay(warehouse: Warehouse, topic: str, *, ids: Sequence[str] = (), reason: str | None = None) -> ReplayedLetters:
     """Run a topic's dead letters (all, some by id, or those of a reason) through its pipeline of today."""
     definition = warehouse.definition(Kind.TOPIC, topic)
     assert isinstance(definition, Topic)
@@ -144,10 +144,10 @@ def replay(warehouse: Warehouse, topic: str, *, ids: Sequence[str] = (), reason:
                 rows += done.landed.rows or 0
         finally:
             flow.close()
-    return Replayed(topic, input.tried, input.came_through, rows, input.tried - input.came_through)
+    return ReplayedLetters(topic, input.tried, input.came_through, rows, input.tried - input.came_through)
 
 
-def _open_step(opened: OpenTopic) -> Mark | None:
+def _open_step(opened: OpenTopic) -> CommitTag | None:
     """The step of the topic's own flow that was tried and has not landed: it will be tried again."""
     last = opened.ledger.last()
     if last is None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from headwater.core.errors import Code, Problem, did_you_mean
 from headwater.core.model import Kind
-from headwater.core.spec import Export, ParquetOptions, Relation, Table, Topic, View
+from headwater.core.spec import Export, ParquetOptions, RelationSpec, Table, Topic, View
 from headwater.formats.base import Capability, Format
 from headwater.formats.registry import FORMATS
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.graph import Graph, Name
 from headwater.sources.table.config import TableSource
 
@@ -17,7 +17,7 @@ Need = tuple[Capability, str]
 """What is asked for, and the key that asks for it."""
 
 
-def capability_problems(project: Project, graph: Graph) -> Iterator[Problem]:
+def capability_problems(project: ProjectDefinition, graph: Graph) -> Iterator[Problem]:
     """Unknown formats, and what is asked of known ones in vain, with the formats that have it."""
     if project.settings.format not in FORMATS:
         yield _unknown(project, project.settings.format, "format")
@@ -41,7 +41,7 @@ def capability_problems(project: Project, graph: Graph) -> Iterator[Problem]:
     yield from _changes_of_inputs(project, graph)
 
 
-def _unreadable(project: Project, source: TableSource, path: str) -> Iterator[Problem]:
+def _unreadable(project: ProjectDefinition, source: TableSource, path: str) -> Iterator[Problem]:
     """A source's table in a format that is not there, or by a name where the format has none."""
     if source.format not in FORMATS:
         yield _unknown(project, source.format, f"{path}.format")
@@ -52,7 +52,7 @@ def _unreadable(project: Project, source: TableSource, path: str) -> Iterator[Pr
         yield Problem(Code.INVALID_VALUE, message, project.place(f"{path}.table"), "give `path`")
 
 
-def _needs(definition: Relation | Export) -> Iterator[Need]:
+def _needs(definition: RelationSpec | Export) -> Iterator[Need]:
     """Everything a definition asks of its format."""
     if isinstance(definition, Topic):
         yield Capability.APPEND, ""
@@ -73,7 +73,7 @@ def _needs(definition: Relation | Export) -> Iterator[Need]:
         yield Capability.CLUSTER, "z_order_by"
     if definition.target_file_size is not None:
         yield Capability.TARGET_FILE_SIZE, "target_file_size"
-    if isinstance(definition, Relation):
+    if isinstance(definition, RelationSpec):
         if definition.compact is not None:
             yield Capability.COMPACT, "compact"
         if definition.retain is not None:
@@ -93,7 +93,7 @@ def _parquet_needs(parquet: ParquetOptions) -> Iterator[Need]:
 
 
 def _lacking(
-    project: Project, format: Format, path: str, needs: Iterator[Need], parquet: ParquetOptions
+    project: ProjectDefinition, format: Format, path: str, needs: Iterator[Need], parquet: ParquetOptions
 ) -> Iterator[Problem]:
     for capability, key in needs:
         if not format.can(capability):
@@ -106,7 +106,7 @@ def _lacking(
         yield Problem(Code.UNSUPPORTED, message, project.place(f"{path}.parquet.compression"), hint)
 
 
-def _changes_of_inputs(project: Project, graph: Graph) -> Iterator[Problem]:
+def _changes_of_inputs(project: ProjectDefinition, graph: Graph) -> Iterator[Problem]:
     """A view that must be kept incrementally reads the changes of its inputs."""
     for name, view in project.views.items():
         if view.refresh.policy != "incremental_strict":
@@ -121,7 +121,9 @@ def _changes_of_inputs(project: Project, graph: Graph) -> Iterator[Problem]:
                 yield _refused(project, format, Capability.CHANGES, f"views.{name}.refresh.policy", str(each.of))
 
 
-def _refused(project: Project, format: Format, capability: Capability, path: str, of: str | None = None) -> Problem:
+def _refused(
+    project: ProjectDefinition, format: Format, capability: Capability, path: str, of: str | None = None
+) -> Problem:
     having = [other.title for other in FORMATS if other.can(capability)]
     message = format.refusal(capability) if of is None else f"{of}: {format.refusal(capability)}"
     hint = f"{_these(having)} this" if having else None
@@ -132,6 +134,6 @@ def _these(titles: list[str]) -> str:
     return f"{titles[0]} has" if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]} have"
 
 
-def _unknown(project: Project, name: str, path: str) -> Problem:
+def _unknown(project: ProjectDefinition, name: str, path: str) -> Problem:
     hint = did_you_mean(name, FORMATS.names())
     return Problem(Code.UNKNOWN_FORMAT, f"unknown format '{name}'", project.place(path), hint)

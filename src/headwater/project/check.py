@@ -12,7 +12,7 @@ from headwater.core.model import Kind
 from headwater.core.spec import Topic
 from headwater.project.capabilities import capability_problems
 from headwater.project.columns import STANDARD, column_problems, columns_of, declared_columns
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.graph import Graph, Name, cycle_problems, graph_of, named, sql_line
 from headwater.project.load.build import Built
 from headwater.project.queries import query_problems
@@ -29,7 +29,7 @@ SCHEMES = ("file", "s3", "s3a", "abfss", "gs", "hdfs")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
-def check_project(project: Project, broken: Mapping[str, Collection[str]] | None = None) -> list[Problem]:
+def check_project(project: ProjectDefinition, broken: Mapping[str, Collection[str]] | None = None) -> list[Problem]:
     """All problems, in the order of the files. `broken` are names of definitions that could not be read."""
     more = broken or {}
     known = {kind: {*project.relations(kind), *more.get(kind.plural, ())} for kind in Kind}
@@ -72,7 +72,7 @@ def in_order(problems: list[Problem]) -> list[Problem]:
     return sorted(dict.fromkeys(problems), key=place)
 
 
-def _as_written(project: Project, problem: Problem) -> Problem:
+def _as_written(project: ProjectDefinition, problem: Problem) -> Problem:
     """A problem that shows `${VARIABLE}` and not what the variable holds."""
     value, written = project.written.get(problem.where.path or "" if problem.where else "", ("", ""))
     if not value:
@@ -83,7 +83,7 @@ def _as_written(project: Project, problem: Problem) -> Problem:
     return Problem(problem.code, problem.message.replace(old, new), problem.where, hint, excerpt)
 
 
-def _setting_problems(project: Project) -> Iterator[Problem]:
+def _setting_problems(project: ProjectDefinition) -> Iterator[Problem]:
     scheme = _SCHEME.match(project.settings.warehouse)
     if scheme is not None and scheme[1].lower() not in SCHEMES:
         message = f"a warehouse can't be at {scheme[1]}://"
@@ -91,7 +91,7 @@ def _setting_problems(project: Project) -> Iterator[Problem]:
         yield Problem(Code.INVALID_VALUE, message, project.place("warehouse"), hint)
 
 
-def _source_problems(project: Project) -> Iterator[Problem]:
+def _source_problems(project: ProjectDefinition) -> Iterator[Problem]:
     for name, source in project.sources.items():
         for key in ("schema", "schema_hints"):
             ddl = getattr(source, "schema_" if key == "schema" else key, None)
@@ -109,7 +109,7 @@ def _source_problems(project: Project) -> Iterator[Problem]:
                 yield Problem(Code.INVALID_VALUE, message, project.place(f"topics.{topic.name}.from"), hint)
 
 
-def _topic_problems(project: Project, sources: Collection[str]) -> Iterator[Problem]:
+def _topic_problems(project: ProjectDefinition, sources: Collection[str]) -> Iterator[Problem]:
     groups = {f.group for f in project.functions if f.role == "mapper"}
     filters = {f.name for f in project.functions if f.role == "filter"}
     for name, topic in project.topics.items():
@@ -129,7 +129,7 @@ def _topic_problems(project: Project, sources: Collection[str]) -> Iterator[Prob
         yield from _captured_problems(project, path, topic)
 
 
-def _filter_problems(project: Project, topic: Topic, path: str) -> Iterator[Problem]:
+def _filter_problems(project: ProjectDefinition, topic: Topic, path: str) -> Iterator[Problem]:
     """Names that look like a standard column's; whether the payload has a key is for the records to tell."""
     if topic.filter is None:
         return
@@ -144,7 +144,7 @@ def _filter_problems(project: Project, topic: Topic, path: str) -> Iterator[Prob
             yield Problem(Code.INVALID_SQL, f"no column '{column[0]}'", project.place(path), hint)
 
 
-def _captured_problems(project: Project, path: str, topic: Topic) -> Iterator[Problem]:
+def _captured_problems(project: ProjectDefinition, path: str, topic: Topic) -> Iterator[Problem]:
     """A topic of a CDC source follows one of its tables; elsewhere `table` is a place to keep it."""
     source = project.sources.get(topic.from_)
     if isinstance(source, PostgresCdcSource):
@@ -159,7 +159,7 @@ def _captured_problems(project: Project, path: str, topic: Topic) -> Iterator[Pr
         yield Problem(Code.INVALID_VALUE, "give `path` or `table`, not both", project.place(f"{path}.table"))
 
 
-def _table_problems(project: Project, graph: Graph) -> Iterator[Problem]:
+def _table_problems(project: ProjectDefinition, graph: Graph) -> Iterator[Problem]:
     transforms = {f.name for f in project.functions if f.role == "transform"}
     for name, table in project.tables.items():
         path = f"tables.{name}"
@@ -190,7 +190,7 @@ def _view_problems(graph: Graph) -> Iterator[Problem]:
                 yield Problem(Code.INVALID_SQL, "stream() is for tables", each.where, hint)
 
 
-def _temporal_problems(project: Project, graph: Graph) -> Iterator[Problem]:
+def _temporal_problems(project: ProjectDefinition, graph: Graph) -> Iterator[Problem]:
     """`FOR SYSTEM_TIME AS OF` needs rows with their validity."""
     for inputs in graph.inputs.values():
         for each in inputs:
@@ -208,7 +208,7 @@ def _temporal_problems(project: Project, graph: Graph) -> Iterator[Problem]:
 
 
 def _outlet_problems(
-    project: Project, known: Mapping[Kind, Collection[str]], alerts: Collection[str]
+    project: ProjectDefinition, known: Mapping[Kind, Collection[str]], alerts: Collection[str]
 ) -> Iterator[Problem]:
     for name, export in project.exports.items():
         path = f"exports.{name}.from"
@@ -225,7 +225,7 @@ def _outlet_problems(
                 yield Problem(Code.UNKNOWN_REFERENCE, f"there is no alert '{alert}'", place, hint)
 
 
-def _catalog_problems(project: Project, table: str, path: str) -> Iterator[Problem]:
+def _catalog_problems(project: ProjectDefinition, table: str, path: str) -> Iterator[Problem]:
     """A name in an Iceberg catalog begins with a catalog of the project."""
     if "/" in table:
         return
@@ -235,7 +235,7 @@ def _catalog_problems(project: Project, table: str, path: str) -> Iterator[Probl
         yield Problem(Code.UNKNOWN_REFERENCE, f"there is no catalog '{catalog}'", project.place(path), hint)
 
 
-def _place_problems(project: Project) -> Iterator[Problem]:
+def _place_problems(project: ProjectDefinition) -> Iterator[Problem]:
     """Two relations in one place would overwrite each other."""
     taken: dict[str, Where] = {}
     for kind in Kind:
@@ -257,7 +257,7 @@ def _place_problems(project: Project) -> Iterator[Problem]:
                 yield from _catalog_problems(project, table, f"{kind.plural}.{name}.table")
 
 
-def _condition(project: Project, sql: str, path: str) -> Iterator[Problem]:
+def _condition(project: ProjectDefinition, sql: str, path: str) -> Iterator[Problem]:
     try:
         parse_condition(sql)
     except InvalidSql as error:

@@ -12,8 +12,8 @@ from sqlglot.errors import SqlglotError
 
 from headwater.core.errors import Code, Problem, UsageError, did_you_mean
 from headwater.core.model import Kind
-from headwater.core.spec import Relation, Table, Topic, View
-from headwater.project.definition import Project
+from headwater.core.spec import RelationSpec, Table, Topic, View
+from headwater.project.definition import ProjectDefinition
 from headwater.sql.conditions import column_paths
 from headwater.sql.references import InvalidSql, parse_query, parse_reference, references
 
@@ -35,7 +35,7 @@ STANDARD = (
 _INSIDE = re.compile(r"\w+\s*\((.*)\)")
 
 
-def column_problems(project: Project) -> Iterator[Problem]:
+def column_problems(project: ProjectDefinition) -> Iterator[Problem]:
     """Columns named by definitions whose columns are known, and not among them."""
     for kind in Kind:
         for name, relation in project.relations(kind).items():
@@ -66,7 +66,7 @@ def declared_types(ddl: str) -> dict[str, str]:
     return {part.name: part.kind.sql(dialect="spark").lower() if part.kind else "" for part in parts}
 
 
-def columns_of(project: Project, relation: Relation) -> Collection[str] | None:
+def columns_of(project: ProjectDefinition, relation: RelationSpec) -> Collection[str] | None:
     """The columns that a relation will have; None where only the data can tell."""
     if isinstance(relation, Topic):
         return _topic_columns(project, relation)
@@ -79,7 +79,7 @@ def columns_of(project: Project, relation: Relation) -> Collection[str] | None:
     return None
 
 
-def _topic_columns(project: Project, topic: Topic) -> Collection[str] | None:
+def _topic_columns(project: ProjectDefinition, topic: Topic) -> Collection[str] | None:
     declared = getattr(project.sources.get(topic.from_), "schema_", None)
     if declared is None or topic.mappers or any(f.role == "mapper" for f in project.functions):
         return None
@@ -110,7 +110,9 @@ def _selected(sql: str) -> Collection[str] | None:
     return None if "*" in names or "" in names else names
 
 
-def _unknown_columns(project: Project, path: str, relation: Relation, known: Collection[str]) -> Iterator[Problem]:
+def _unknown_columns(
+    project: ProjectDefinition, path: str, relation: RelationSpec, known: Collection[str]
+) -> Iterator[Problem]:
     keys = relation.keys if isinstance(relation, Table) else ()
     by = relation.deduplicate_by if isinstance(relation, Topic) else ()
     named = {
@@ -131,7 +133,7 @@ def _unknown_columns(project: Project, path: str, relation: Relation, known: Col
             yield Problem(Code.INVALID_VALUE, message, project.place(f"{path}.{key}"), did_you_mean(bare, known))
 
 
-def _apply_problems(project: Project, name: str, table: Table) -> Iterator[Problem]:
+def _apply_problems(project: ProjectDefinition, name: str, table: Table) -> Iterator[Problem]:
     """Keys and order against the columns of the topic, where those are declared."""
     if table.apply is None or table.from_ is None:
         return
@@ -149,7 +151,7 @@ def _apply_problems(project: Project, name: str, table: Table) -> Iterator[Probl
                 yield Problem(Code.INVALID_VALUE, f"no column '{column}'", place, did_you_mean(column, known))
 
 
-def _watermark_problems(project: Project, name: str, table: Table) -> Iterator[Problem]:
+def _watermark_problems(project: ProjectDefinition, name: str, table: Table) -> Iterator[Problem]:
     if table.watermark is None:
         return
     where = project.place(f"tables.{name}.watermark")
@@ -165,7 +167,7 @@ def _watermark_problems(project: Project, name: str, table: Table) -> Iterator[P
         yield Problem(Code.INVALID_VALUE, message, place, did_you_mean(column, known))
 
 
-def _event_columns(project: Project, sql: str) -> set[str] | None:
+def _event_columns(project: ProjectDefinition, sql: str) -> set[str] | None:
     """The columns of what drives a query, without the histories that it looks into; None where only data can tell."""
     try:
         named = references(parse_query(sql))
@@ -185,7 +187,7 @@ def _event_columns(project: Project, sql: str) -> set[str] | None:
     return found
 
 
-def _expectation_problems(project: Project, name: str, table: Table) -> Iterator[Problem]:
+def _expectation_problems(project: ProjectDefinition, name: str, table: Table) -> Iterator[Problem]:
     """Columns that a check names, against those of the table; and whether anything asks for the check."""
     if table.expect and table.sql is None and table.transform is None:
         message = "expectations are for tables made by `sql` or `transform`"

@@ -11,9 +11,9 @@ from typing import TypeVar
 from headwater.catalogs.base import CatalogSpec
 from headwater.core.errors import Where
 from headwater.core.model import Kind
-from headwater.core.spec import Alert, Export, Monitor, Relation, Settings, Table, Topic, View
+from headwater.core.spec import Alert, Export, Monitor, RelationSpec, Settings, Table, Topic, View
 from headwater.core.spec.base import Trigger
-from headwater.formats.base import Surroundings
+from headwater.formats.base import LakeContext
 from headwater.project.decorators import Registered
 from headwater.project.load.files import HOME
 from headwater.sources.base import SourceSpec
@@ -23,7 +23,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Project:
+class ProjectDefinition:
     """Everything a project defines. Frozen data: what acts on it lives elsewhere."""
 
     file: Path
@@ -68,15 +68,15 @@ class Project:
         return self.location(self.settings.warehouse)
 
     @property
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> LakeContext:
         """What a format has to know of this lake."""
         storage = {name: spec for name, spec in self.settings.storage if spec is not None}
-        return Surroundings(self.warehouse, str(self.home), dict(self.catalogs), storage)
+        return LakeContext(self.warehouse, str(self.home), dict(self.catalogs), storage)
 
-    def relations(self, kind: Kind) -> Mapping[str, Relation]:
+    def relations(self, kind: Kind) -> Mapping[str, RelationSpec]:
         return {Kind.TOPIC: self.topics, Kind.TABLE: self.tables, Kind.VIEW: self.views}[kind]
 
-    def format_of(self, definition: Relation) -> str:
+    def format_of(self, definition: RelationSpec) -> str:
         return definition.format or self.settings.format
 
     def trigger_of(self, definition: Topic | Table | Export) -> Trigger:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from headwater.core.errors import UsageError
 from headwater.core.model import Kind
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.graph import Name
 from headwater.sql.references import parse_query, referring, resolve
 
@@ -25,7 +25,7 @@ _TOLD = {"distinct": "it leaves out rows that are there twice", "limit": "it is 
 
 
 @dataclass(frozen=True)
-class Forward:
+class Continuation:
     """Whether a changed query goes on, and with what."""
 
     added: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class _Anew(Exception):
     """It has to begin anew; says why."""
 
 
-def goes_on(project: Project, old: str, new: str) -> Forward:
+def goes_on(project: ProjectDefinition, old: str, new: str) -> Continuation:
     """Whether the new query can take over from the old one."""
     try:
         before, after = parse_query(old), parse_query(new)
@@ -47,16 +47,16 @@ def goes_on(project: Project, old: str, new: str) -> Forward:
             raise _Anew(f"it was driven by {_told(driving[0])} and is by {_told(driving[1])} now")
         had, has = _columns(before), _columns(after)
     except UsageError:
-        return Forward(why_not="it names what is not there")
+        return Continuation(why_not="it names what is not there")
     except _Anew as anew:
-        return Forward(why_not=str(anew))
+        return Continuation(why_not=str(anew))
     gone = sorted(had - has)
     if gone:
-        return Forward(why_not="the columns of its inputs go" if gone[0] == STAR else f"column '{gone[0]}' goes")
-    return Forward(tuple(name for name in sorted(has - had) if name != STAR))
+        return Continuation(why_not="the columns of its inputs go" if gone[0] == STAR else f"column '{gone[0]}' goes")
+    return Continuation(tuple(name for name in sorted(has - had) if name != STAR))
 
 
-def _driving(project: Project, query: exp.Query) -> frozenset[Name]:
+def _driving(project: ProjectDefinition, query: exp.Query) -> frozenset[Name]:
     """The topics that drive a query row by row."""
     _require_row_by_row(query)
     known = {kind: project.relations(kind).keys() for kind in Kind}

@@ -10,7 +10,7 @@ from headwater.core.errors import Code, Problem, UsageError, Where
 from headwater.core.model import Kind
 from headwater.core.spec import Table
 from headwater.project.decorators import Registered
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.transforms import inputs_of, line_of, transform_of
 from headwater.sql.references import InvalidSql, Reference, parse_query, parse_reference, references, resolve
 from headwater.sql.temporal import with_validity
@@ -27,7 +27,7 @@ class Name(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Input:
+class Dependency:
     """A relation that another one reads, as it is named there."""
 
     of: Name
@@ -39,7 +39,7 @@ class Input:
 class Graph:
     """The inputs of tables and views, and of what leaves the lake, as far as they could be resolved."""
 
-    inputs: Mapping[Name, tuple[Input, ...]] = field(default_factory=dict)
+    inputs: Mapping[Name, tuple[Dependency, ...]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     def order(self) -> list[Name]:
@@ -79,26 +79,26 @@ class Graph:
         return found
 
 
-def graph_of(project: Project, known: Mapping[Kind, Collection[str]] | None = None) -> Graph:
+def graph_of(project: ProjectDefinition, known: Mapping[Kind, Collection[str]] | None = None) -> Graph:
     """The project's graph. `known` are the names to resolve by, if more than the project's own."""
     names = known or {kind: project.relations(kind).keys() for kind in Kind}
     problems: list[Problem] = []
-    inputs: dict[Name, tuple[Input, ...]] = {}
+    inputs: dict[Name, tuple[Dependency, ...]] = {}
     for kind in (Kind.TABLE, Kind.VIEW):
         for name in project.relations(kind):
             inputs[Name(kind, name)] = tuple(_inputs(project, Name(kind, name), names, problems))
     return Graph(inputs, tuple(problems))
 
 
-def named(project: Project, text: str, path: str, known: Mapping[Kind, Collection[str]]) -> Input:
+def named(project: ProjectDefinition, text: str, path: str, known: Mapping[Kind, Collection[str]]) -> Dependency:
     """What a `from:` or `on:` names; UsageError if nothing."""
     reference = parse_reference(text)
-    return Input(Name(resolve(reference, known), reference.name), reference, project.place(path))
+    return Dependency(Name(resolve(reference, known), reference.name), reference, project.place(path))
 
 
 def _inputs(
-    project: Project, reader: Name, known: Mapping[Kind, Collection[str]], problems: list[Problem]
-) -> Iterator[Input]:
+    project: ProjectDefinition, reader: Name, known: Mapping[Kind, Collection[str]], problems: list[Problem]
+) -> Iterator[Dependency]:
     definition = project.relations(reader.kind)[reader.name]
     function = transform_of(project, definition) if isinstance(definition, Table) else None
     if function is not None:
@@ -126,18 +126,18 @@ def _inputs(
     for reference in found:
         where = sql_line(project, path, reference.line)
         try:
-            yield Input(Name(resolve(reference, known), reference.name), reference, where)
+            yield Dependency(Name(resolve(reference, known), reference.name), reference, where)
         except UsageError as error:
             problems.append(_at(error, where, reader, project))
 
 
 def _taken(
-    project: Project,
+    project: ProjectDefinition,
     reader: Name,
     function: Registered,
     known: Mapping[Kind, Collection[str]],
     problems: list[Problem],
-) -> Iterator[Input]:
+) -> Iterator[Dependency]:
     """What a `@transform` takes."""
     place = line_of(function, project.root)
     try:
@@ -147,12 +147,12 @@ def _taken(
     for text in inputs.values():
         try:
             reference = parse_reference(text)
-            yield Input(Name(resolve(reference, known), reference.name), reference, place)
+            yield Dependency(Name(resolve(reference, known), reference.name), reference, place)
         except UsageError as error:
             problems.append(_at(error, place, reader, project))
 
 
-def sql_line(project: Project, path: str, line: int | None) -> Where:
+def sql_line(project: ProjectDefinition, path: str, line: int | None) -> Where:
     """The place of a line inside a query."""
     start = project.place(path)
     if line is None or start.line is None:
@@ -160,7 +160,7 @@ def sql_line(project: Project, path: str, line: int | None) -> Where:
     return Where(start.file, start.line + line - 1, path)
 
 
-def _at(error: UsageError, where: Where, reader: Name, project: Project) -> Problem:
+def _at(error: UsageError, where: Where, reader: Name, project: ProjectDefinition) -> Problem:
     hint = error.problem.hint
     name = error.problem.message.rpartition(" '")[2].rstrip("'")
     if error.code is Code.UNKNOWN_REFERENCE and name in project.sources and not (hint or "").startswith("did"):
@@ -168,7 +168,7 @@ def _at(error: UsageError, where: Where, reader: Name, project: Project) -> Prob
     return Problem(error.code, error.problem.message, where, hint)
 
 
-def cycle_problems(project: Project, graph: Graph) -> Iterator[Problem]:
+def cycle_problems(project: ProjectDefinition, graph: Graph) -> Iterator[Problem]:
     for circle in graph.cycles():
         first = circle[0]
         message = "depends on itself: " + " → ".join(str(name) for name in circle)

@@ -10,12 +10,12 @@ from typing import Any
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.model import Kind
-from headwater.core.spec import Relation
+from headwater.core.spec import RelationSpec
 from headwater.core.state import RelationRecord
 from headwater.formats.base import Capability, Format
 from headwater.formats.registry import FORMATS
 from headwater.project.columns import declared_types
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.forward import goes_on
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import streaming_tables
@@ -59,7 +59,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedChange:
     """One relation and what happens to it."""
 
     name: Name
@@ -121,7 +121,7 @@ _BECAUSE: Mapping[str, str] = {
 """By key: why rows that are there can't stay."""
 
 
-def plan(project: Project, records: Iterable[RelationRecord]) -> list[Planned]:
+def plan(project: ProjectDefinition, records: Iterable[RelationRecord]) -> list[PlannedChange]:
     """Everything that differs, topics first, then each relation after what it reads; what is as it was is left out."""
     records = list(records)
     _check_statements(project, records)
@@ -132,14 +132,16 @@ def plan(project: Project, records: Iterable[RelationRecord]) -> list[Planned]:
         if not (name.kind is Kind.TABLE and _is_by_hand(definition) and name not in recorded)
     ]
     gone = [
-        Planned(name, Action.LEAVE, ("it is not in the project any more: nothing keeps it, and nothing is dropped",))
+        PlannedChange(
+            name, Action.LEAVE, ("it is not in the project any more: nothing keeps it, and nothing is dropped",)
+        )
         for name in recorded
         if name.name not in project.relations(name.kind)
     ]
     return [*(one for one in found if one is not None), *gone]
 
 
-def _check_statements(project: Project, records: Iterable[RelationRecord]) -> None:
+def _check_statements(project: ProjectDefinition, records: Iterable[RelationRecord]) -> None:
     """What a statement made is left alone, so nothing of the project can have its name."""
     for record in records:
         definition = project.relations(record.kind).get(record.name)
@@ -152,29 +154,33 @@ def _check_statements(project: Project, records: Iterable[RelationRecord]) -> No
             )
 
 
-def _in_order(project: Project) -> list[tuple[Name, Relation]]:
+def _in_order(project: ProjectDefinition) -> list[tuple[Name, RelationSpec]]:
     topics = [(Name(Kind.TOPIC, name), topic) for name, topic in project.topics.items()]
     after = graph_of(project).order()
     return [*topics, *((name, project.relations(name.kind)[name.name]) for name in after)]
 
 
-def _planned(project: Project, name: Name, definition: Relation, record: RelationRecord | None) -> Planned | None:
+def _planned(
+    project: ProjectDefinition, name: Name, definition: RelationSpec, record: RelationRecord | None
+) -> PlannedChange | None:
     reads = _reads(project, name, definition)
     if record is None:
-        return Planned(name, Action.CREATE, ("it is not there yet",), reads=reads)
+        return PlannedChange(name, Action.CREATE, ("it is not there yet",), reads=reads)
     if record.made_from is None:
         return None  # of a release that did not say by what: it is noted with the next run
     differences = tuple(_differences(project, name, definition, record))
     rebuilt = [one for one in differences if one.effect in (Effect.REFILL, Effect.REMAKE)]
     if rebuilt and _is_by_hand(definition):
         cure = f"its rows were put in by hand: headwater table drop {name.name}, and load them again"
-        return Planned(name, Action.LEAVE, (*map(str, rebuilt), cure), differences)
+        return PlannedChange(name, Action.LEAVE, (*map(str, rebuilt), cure), differences)
     if rebuilt:
-        return Planned(name, Action.REBUILD, tuple(map(str, rebuilt)), differences, reads)
-    return Planned(name, Action.CHANGE, tuple(map(str, differences)), differences) if differences else None
+        return PlannedChange(name, Action.REBUILD, tuple(map(str, rebuilt)), differences, reads)
+    return PlannedChange(name, Action.CHANGE, tuple(map(str, differences)), differences) if differences else None
 
 
-def _differences(project: Project, name: Name, definition: Relation, record: RelationRecord) -> Iterable[Difference]:
+def _differences(
+    project: ProjectDefinition, name: Name, definition: RelationSpec, record: RelationRecord
+) -> Iterable[Difference]:
     before: dict[str, Any] = json.loads(record.made_from or "{}")
     after = json.loads(definition.model_dump_json())
     before["format"], after["format"] = record.format, project.format_of(definition)
@@ -201,7 +207,7 @@ Told = tuple[Effect, str | None]
 """What a change asks for, and why no less."""
 
 
-def _effect(project: Project, name: Name, key: str, format: str, old: Any, new: Any) -> Told:
+def _effect(project: ProjectDefinition, name: Name, key: str, format: str, old: Any, new: Any) -> Told:
     if name.kind is Kind.TABLE and key in ("sql", "transform") and old is not None and new is not None:
         return _of_query(project, old, new) if key == "sql" else _of_function(project, name)
     if key == "schema" and name.kind is Kind.TABLE:  # a topic's says what becomes of values, from the next step on
@@ -217,7 +223,7 @@ def _effect(project: Project, name: Name, key: str, format: str, old: Any, new: 
     return effect, _BECAUSE.get(key) if effect in (Effect.REFILL, Effect.REMAKE) else None
 
 
-def _of_query(project: Project, old: str, new: str) -> Told:
+def _of_query(project: ProjectDefinition, old: str, new: str) -> Told:
     """A changed query goes on from where it is if no row that is there is touched again."""
     found = goes_on(project, old, new)
     if found.why_not is not None:
@@ -225,7 +231,7 @@ def _of_query(project: Project, old: str, new: str) -> Told:
     return (Effect.GROW if found.added else Effect.FORWARD), None
 
 
-def _of_function(project: Project, name: Name) -> Told:
+def _of_function(project: ProjectDefinition, name: Name) -> Told:
     """A function over changes looks at single rows: over topics, which lose none, another one may go on."""
     if name.name in streaming_tables(project):
         return Effect.REFILL, "a streaming query holds state of its own"
@@ -245,7 +251,7 @@ def _of_types(old: str, new: str, format: Format) -> Told:
     return Effect.FORWARD, None
 
 
-def _is_linear(project: Project, name: Name) -> bool:
+def _is_linear(project: ProjectDefinition, name: Name) -> bool:
     """Whether a table is made by a function that runs on changes."""
     return project.tables[name.name].transform is not None and name.name not in streaming_tables(project)
 
@@ -260,7 +266,7 @@ def _of_partitioning(name: Name, format: Format) -> Told:
     return Effect.REMAKE, f"{format.title} can't {Capability.EVOLVE_PARTITIONING.value}, {' and '.join(having)} can"
 
 
-def _default(definition: Relation, key: str) -> Any:
+def _default(definition: RelationSpec, key: str) -> Any:
     """What a key was before it was known: as if it had not been given."""
     fields = type(definition).model_fields.items()
     name, field = next((name, field) for name, field in fields if key in (name, field.alias))
@@ -268,13 +274,13 @@ def _default(definition: Relation, key: str) -> Any:
     return json.loads(bare.model_dump_json(include={name})).get(key)
 
 
-def _reads(project: Project, name: Name, definition: Relation) -> tuple[str, ...]:
+def _reads(project: ProjectDefinition, name: Name, definition: RelationSpec) -> tuple[str, ...]:
     if name.kind is Kind.TOPIC:
         return (f"sources.{getattr(definition, 'from_', '?')}",)
     return tuple(dict.fromkeys(str(each.of) for each in graph_of(project).inputs[name]))
 
 
-def _is_by_hand(definition: Relation) -> bool:
+def _is_by_hand(definition: RelationSpec) -> bool:
     origins = getattr(definition, "origins", {"sql": True})
     return not any(origins.values())
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 from headwater.core.errors import Code, Problem
 from headwater.core.model import Kind
 from headwater.core.spec import Table, View
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.graph import sql_line
 from headwater.sql.nondeterminism import CURES, unsteady
 from headwater.sql.places import Span, excerpt, span_of, where_in
@@ -18,7 +18,7 @@ from headwater.sql.references import InvalidSql, parse_condition, parse_query
 _AGAIN = "made anew, the table would have other rows"
 
 
-def query_problems(project: Project) -> Iterator[Problem]:
+def query_problems(project: ProjectDefinition) -> Iterator[Problem]:
     for kind in (Kind.TABLE, Kind.VIEW):
         for name, relation in project.relations(kind).items():
             assert isinstance(relation, (Table, View))
@@ -37,7 +37,7 @@ def query_problems(project: Project) -> Iterator[Problem]:
             yield from _deleting(project, name, table.apply.delete_when)
 
 
-def _unordered(project: Project, path: str, what: str, text: str, query: exp.Query) -> Iterator[Problem]:
+def _unordered(project: ProjectDefinition, path: str, what: str, text: str, query: exp.Query) -> Iterator[Problem]:
     """A view may be computed anew over any rows that a query inside of it takes; EXISTS asks for none of them."""
     inside = query.find_all(exp.Query) if path.startswith("tables.") else [query]
     for one in inside:
@@ -47,14 +47,14 @@ def _unordered(project: Project, path: str, what: str, text: str, query: exp.Que
             yield _told(project, path, text, span_of(limit), Code.INVALID_SQL, message, "say which rows come first")
 
 
-def _unsteady(project: Project, path: str, what: str, text: str, query: exp.Query) -> Iterator[Problem]:
+def _unsteady(project: ProjectDefinition, path: str, what: str, text: str, query: exp.Query) -> Iterator[Problem]:
     """The same events make the same rows, live and from history: nothing else may tell what they are."""
     for one in unsteady(query):
         message = f"{what}: {one.why}, and {_AGAIN}"
         yield _told(project, path, text, one.span(text), Code.INVALID_SQL, message, CURES[one.clock])
 
 
-def _deleting(project: Project, name: str, condition: str) -> Iterator[Problem]:
+def _deleting(project: ProjectDefinition, name: str, condition: str) -> Iterator[Problem]:
     try:
         parsed = parse_condition(condition)
     except InvalidSql:
@@ -65,7 +65,9 @@ def _deleting(project: Project, name: str, condition: str) -> Iterator[Problem]:
         yield _told(project, path, condition, one.span(condition), Code.INVALID_VALUE, message, CURES[one.clock])
 
 
-def _told(project: Project, path: str, text: str, span: Span | None, code: Code, message: str, hint: str) -> Problem:
+def _told(
+    project: ProjectDefinition, path: str, text: str, span: Span | None, code: Code, message: str, hint: str
+) -> Problem:
     """A problem with its line in the user's file, and a caret under the place."""
     line = None if span is None else where_in(text, span).line
     return Problem(code, message, sql_line(project, path, line), hint, None if span is None else excerpt(text, span))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headwater.core.errors import Code, Problem
 from headwater.core.model import Kind
 from headwater.core.spec import Definition
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.transforms import streaming_tables, transform_of
 from headwater.sources.kafka.config import KafkaSource
 
@@ -15,7 +15,7 @@ _UNUSED_OPTIONS = ("append", "postgres_cdc")
 """Types of sources whose reader takes no options."""
 
 
-def kept_tables(project: Project) -> list[str]:
+def kept_tables(project: ProjectDefinition) -> list[str]:
     """The tables that a flow keeps: by a query or function, from a topic's changes, from a file."""
     streaming = streaming_tables(project)
     return [
@@ -25,12 +25,12 @@ def kept_tables(project: Project) -> list[str]:
     ]
 
 
-def not_runnable(project: Project) -> list[Problem]:
+def not_runnable(project: ProjectDefinition) -> list[Problem]:
     """A note for each definition that this release does not run, and for each key that does nothing."""
     return [*_definitions(project), *_settings(project), *_relations(project), *_sources(project)]
 
 
-def _definitions(project: Project) -> Iterator[Problem]:
+def _definitions(project: ProjectDefinition) -> Iterator[Problem]:
     by_hand = {name for name, table in project.tables.items() if not any(table.origins.values())}
     runs = {*kept_tables(project), *by_hand}
     sections: dict[str, dict[str, Definition]] = {
@@ -44,12 +44,12 @@ def _definitions(project: Project) -> Iterator[Problem]:
             yield Problem(Code.NOT_RUNNABLE_YET, f"{section}.{name} can't run yet", definition.where)
 
 
-def _settings(project: Project) -> Iterator[Problem]:
+def _settings(project: ProjectDefinition) -> Iterator[Problem]:
     if "server" in project.settings.model_fields_set:
         yield _not_yet(project, "server", "there is no `headwater serve` yet", None)
 
 
-def _relations(project: Project) -> Iterator[Problem]:
+def _relations(project: ProjectDefinition) -> Iterator[Problem]:
     """Keys of topics, tables and views that maintenance will read, and there is none yet."""
     for kind in Kind:
         for name, relation in project.relations(kind).items():
@@ -69,7 +69,7 @@ def _relations(project: Project) -> Iterator[Problem]:
             yield _no_effect(project, f"tables.{name}.trigger", "the table is filled by hand: no flow keeps it")
 
 
-def _sources(project: Project) -> Iterator[Problem]:
+def _sources(project: ProjectDefinition) -> Iterator[Problem]:
     for name, source in project.sources.items():
         path = f"sources.{name}"
         if source.options and source.type in _UNUSED_OPTIONS:
@@ -90,9 +90,9 @@ def _unused_of_kafka(source: KafkaSource) -> Iterator[tuple[str, str]]:
             yield message, f"`{file}`"
 
 
-def _not_yet(project: Project, path: str, message: str, hint: str | None) -> Problem:
+def _not_yet(project: ProjectDefinition, path: str, message: str, hint: str | None) -> Problem:
     return Problem(Code.NOT_RUNNABLE_YET, message, project.place(path), hint)
 
 
-def _no_effect(project: Project, path: str, message: str) -> Problem:
+def _no_effect(project: ProjectDefinition, path: str, message: str) -> Problem:
     return Problem(Code.NO_EFFECT, message, project.place(path), "take it out")

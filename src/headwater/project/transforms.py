@@ -9,20 +9,20 @@ from pathlib import Path
 from headwater.core.errors import Code, Problem, UsageError, Where, did_you_mean
 from headwater.core.spec import Table
 from headwater.project.decorators import Registered
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.load.code import shown
 
 _CURE = "a parameter is named after the topic or table that it takes: def visits(clicks, customers)"
 _MODES = ("append", "update")
 
 
-def transform_of(project: Project, table: Table) -> Registered | None:
+def transform_of(project: ProjectDefinition, table: Table) -> Registered | None:
     """The function that makes a table; None where it is made otherwise, or there is no such function."""
     named = (f for f in project.functions if f.role == "transform" and f.name == table.transform)
     return next(named, None)
 
 
-def streaming_tables(project: Project) -> dict[str, Registered]:
+def streaming_tables(project: ProjectDefinition) -> dict[str, Registered]:
     """The tables that are kept by a streaming query, with its function."""
     found = {name: transform_of(project, table) for name, table in project.tables.items()}
     return {name: function for name, function in found.items() if function is not None and function.streaming}
@@ -49,7 +49,7 @@ def inputs_of(function: Registered, root: Path) -> Mapping[str, str]:
     return taken
 
 
-def transform_problems(project: Project) -> Iterator[Problem]:
+def transform_problems(project: ProjectDefinition) -> Iterator[Problem]:
     """What is wrong with the functions, and what a table asks for that a streaming one can't be given."""
     for function in project.functions:
         if function.role == "transform":
@@ -70,7 +70,7 @@ def line_of(function: Registered, root: Path) -> Where:
     return Where(shown(Path(function.file), root), function.line or None)
 
 
-def _unsupported(project: Project, path: str, what: str, hint: str) -> Problem:
+def _unsupported(project: ProjectDefinition, path: str, what: str, hint: str) -> Problem:
     return Problem(Code.UNSUPPORTED, f"a streaming transform has no {what}", project.place(path), hint)
 
 

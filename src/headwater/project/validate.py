@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from headwater.core.errors import Code, Problem, did_you_mean, nearest
 from headwater.core.secret import MASK, Secret, is_secret_key
-from headwater.project.load.tree import Key, Node, dotted
+from headwater.project.load.tree import Key, TreeNode, dotted
 from headwater.project.load.variables import UNSET
 
 M = TypeVar("M", bound=BaseModel)
@@ -37,7 +37,7 @@ _BOUNDS = {
 }
 
 
-def validated(model: type[M], node: Node, path: Sequence[Key], problems: list[Problem]) -> M | None:
+def validated(model: type[M], node: TreeNode, path: Sequence[Key], problems: list[Problem]) -> M | None:
     """The definition, or None with everything that is wrong with it noted."""
     try:
         return model.model_validate(_given(model, node))
@@ -51,7 +51,7 @@ def validated(model: type[M], node: Node, path: Sequence[Key], problems: list[Pr
         return None
 
 
-def salvaged(model: type[M], node: Node) -> M | None:
+def salvaged(model: type[M], node: TreeNode) -> M | None:
     """A wrong definition without its wrong keys, so that the others can be checked; None if it needs them."""
     data = _given(model, node)
     try:
@@ -66,7 +66,7 @@ def salvaged(model: type[M], node: Node) -> M | None:
         return None
 
 
-def _given(model: type[BaseModel], node: Node) -> Any:
+def _given(model: type[BaseModel], node: TreeNode) -> Any:
     """What was given; null says 'none' where that is not the default, and nothing elsewhere."""
     data = node.plain()
     for name, field in model.model_fields.items() if isinstance(data, dict) else ():
@@ -123,7 +123,7 @@ def unwrapped(kind: Any) -> Any:
     return kind
 
 
-def _problem(model: type[BaseModel], node: Node, path: Sequence[Key], detail: ErrorDetails) -> Problem | None:
+def _problem(model: type[BaseModel], node: TreeNode, path: Sequence[Key], detail: ErrorDetails) -> Problem | None:
     inner = detail["loc"]
     at = node.find(inner)
     if at.value is UNSET:
@@ -143,7 +143,9 @@ def _problem(model: type[BaseModel], node: Node, path: Sequence[Key], detail: Er
     return Problem(Code.INVALID_VALUE, message, where, hint)
 
 
-def _message(model: type[BaseModel], inner: Sequence[Key], at: Node, detail: ErrorDetails) -> tuple[str, str | None]:
+def _message(
+    model: type[BaseModel], inner: Sequence[Key], at: TreeNode, detail: ErrorDetails
+) -> tuple[str, str | None]:
     kind = detail["type"]
     context = detail.get("ctx") or {}
     shown = _shown(model, inner, at)
@@ -177,7 +179,7 @@ def _nearest_choice(shown: str | None, choices: list[str]) -> str | None:
     return hint if hint and hint.startswith("did") else None
 
 
-def _shown(model: type[BaseModel], inner: Sequence[Key], at: Node) -> str | None:
+def _shown(model: type[BaseModel], inner: Sequence[Key], at: TreeNode) -> str | None:
     """The value as it may be repeated: never a secret's, never what a variable held."""
     hidden = type_at(model, inner) is Secret or any(isinstance(key, str) and is_secret_key(key) for key in inner)
     if isinstance(at.value, (dict, list)) or hidden:

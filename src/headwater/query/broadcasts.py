@@ -10,7 +10,7 @@ from headwater.query.estimates import share_by_statistics
 
 if TYPE_CHECKING:
     from headwater.core.model import Kind, Version
-    from headwater.query.duckdb.scans import Scan
+    from headwater.query.duckdb.scans import DuckScan
     from headwater.query.gathered import Statistics
 
 SMALL = 10 * 1024 * 1024
@@ -30,7 +30,7 @@ class Small:
     """The version whose statistics say so; None: partitions and bounds prove it."""
 
 
-def small_parts(scans: Iterable[Scan], statistics: Statistics, most: int = SMALL) -> dict[tuple[Kind, str], Small]:
+def small_parts(scans: Iterable[DuckScan], statistics: Statistics, most: int = SMALL) -> dict[tuple[Kind, str], Small]:
     """Relations too large to be sent to every worker, of which so little is left by the query's conditions that they
     can be. Spark reckons with the whole table in some formats."""
     left: dict[tuple[Kind, str], Small] = {}
@@ -43,7 +43,7 @@ def small_parts(scans: Iterable[Scan], statistics: Statistics, most: int = SMALL
     return {key: one for key, one in left.items() if one.bytes_all > most >= one.bytes}
 
 
-def _left(scan: Scan, statistics: Statistics, most: int) -> Small:
+def _left(scan: DuckScan, statistics: Statistics, most: int) -> Small:
     reading = scan.reading
     assert reading.files is not None
     kept, *_ = scan.chosen()

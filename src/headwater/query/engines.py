@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from headwater.core.errors import Code, HeadwaterError, UsageError
 from headwater.core.model import At
-from headwater.query.limits import SMALL, Limits, Stopping
+from headwater.query.limits import SMALL, Limits, QueryStop
 from headwater.query.result import Answer, Result
 from headwater.warehouse import Warehouse
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from headwater.core.model import Kind, Version
-    from headwater.query.duckdb.eligibility import Plan
-    from headwater.query.duckdb.scans import Scan
+    from headwater.query.duckdb.eligibility import QueryPlan
+    from headwater.query.duckdb.scans import DuckScan
     from headwater.query.spark.answer import SparkAnswer
 
 Engine = Literal["auto", "spark", "duckdb"]
@@ -33,7 +33,7 @@ def answer(
     engine: Engine = "auto",
     limits: Limits | None = None,
     rewrite: bool = False,
-    stopping: Stopping | None = None,
+    stopping: QueryStop | None = None,
     read_only: bool = False,
     here: bool = False,
 ) -> Result:
@@ -46,7 +46,7 @@ def answer(
     if engine not in ENGINES:
         raise UsageError(Code.USAGE, f"there is no engine '{engine}'", hint="auto, duckdb or spark")
     limits = limits or Limits()
-    stopping = stopping or Stopping(limits.seconds)
+    stopping = stopping or QueryStop(limits.seconds)
     view = None
     if rewrite:
         from headwater.query.view_rewrite import by_view
@@ -66,7 +66,7 @@ class _Asked:
         sql: str,
         engine: Engine,
         limits: Limits,
-        stopping: Stopping,
+        stopping: QueryStop,
         view: str | None,
         read_only: bool,
         here: bool,
@@ -75,8 +75,8 @@ class _Asked:
         self._limits, self._stopping, self._view = limits, stopping, view
         self._read_only, self._here = read_only, here
         self._bounded = bounded(sql, limits.rows)
-        self._plan: Plan | None = None
-        self._scans: list[Scan] = []
+        self._plan: QueryPlan | None = None
+        self._scans: list[DuckScan] = []
 
     def result(self) -> Result:
         found = self._answered()
@@ -98,7 +98,7 @@ class _Asked:
                 raise
             return self._by_spark(refused.reason)
 
-    def _look(self) -> Plan:
+    def _look(self) -> QueryPlan:
         """The query as DuckDB would answer it; what is found out on the way is kept."""
         from headwater.query.duckdb.eligibility import plan
         from headwater.query.duckdb.terms import Refused

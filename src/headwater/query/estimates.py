@@ -16,7 +16,7 @@ from headwater.query.statistics import between, merged, selectivity
 
 if TYPE_CHECKING:
     from headwater.query.duckdb.eligibility import Chosen
-    from headwater.query.duckdb.scans import Scan
+    from headwater.query.duckdb.scans import DuckScan
 
 
 def rows_left(one: Chosen, fitted: Fitted | None = None) -> int | None:
@@ -36,7 +36,7 @@ def rows_left(one: Chosen, fitted: Fitted | None = None) -> int | None:
     return round(sum(count or 0 for count in counts) * share)
 
 
-def share_left(scan: Scan, fitted: Fitted | None = None) -> float:
+def share_left(scan: DuckScan, fitted: Fitted | None = None) -> float:
     """The share of rows that the conditions are thought to keep where nothing is known of the files."""
     share = 1.0
     for predicate in _own(scan):
@@ -44,7 +44,7 @@ def share_left(scan: Scan, fitted: Fitted | None = None) -> float:
     return share
 
 
-def share_by_statistics(scan: Scan, fitted: Fitted) -> float | None:
+def share_by_statistics(scan: DuckScan, fitted: Fitted) -> float | None:
     """What is left by the conditions alone that gathered statistics speak of; None: there are none such."""
     shares = []
     for predicate in _own(scan):
@@ -72,7 +72,7 @@ def bytes_read(one: Chosen, fitted: Fitted | None = None) -> int:
     return round(size * len(one.scan.columns) / len(every))
 
 
-def values(scan: Scan, column: str, fitted: Fitted | None = None) -> int | None:
+def values(scan: DuckScan, column: str, fitted: Fitted | None = None) -> int | None:
     """How many values a column has in the whole table: by its partitions, as they were counted, and no more than lie
     between its bounds; None where nothing says so."""
     files = scan.reading.files
@@ -88,7 +88,7 @@ def values(scan: Scan, column: str, fitted: Fitted | None = None) -> int | None:
     return min(files.rows, *found) if found else None
 
 
-def nulls(scan: Scan, column: str, fitted: Fitted | None = None) -> float:
+def nulls(scan: DuckScan, column: str, fitted: Fitted | None = None) -> float:
     """The share of a table's rows that have no value in a column, as far as it is known."""
     files = scan.reading.files
     if files is not None:
@@ -100,12 +100,12 @@ def nulls(scan: Scan, column: str, fitted: Fitted | None = None) -> float:
     return 0.0 if figures is None else figures.nulls
 
 
-def _named(scan: Scan, column: str) -> str:
+def _named(scan: DuckScan, column: str) -> str:
     """A column as the table writes it, however the query does."""
     return next((str(name) for name in scan.reading.schema.names if name.lower() == column.lower()), column)
 
 
-def _own(scan: Scan) -> list[Predicate]:
+def _own(scan: DuckScan) -> list[Predicate]:
     """Conditions on this scan's columns alone: what also speaks of another's leaves any of its rows."""
 
     def own(origin: Any) -> bool:
@@ -114,7 +114,7 @@ def _own(scan: Scan) -> list[Predicate]:
     return [one for one in scan.predicates if all(map(own, columns(one)))]
 
 
-def _part(scan: Scan, predicate: Predicate) -> float:
+def _part(scan: DuckScan, predicate: Predicate) -> float:
     """The share of a table's rows that lies in files which a condition alone would leave.
 
     Where values lie together, those files hold few other ones: of a tenth of the rows a tenth of the values.

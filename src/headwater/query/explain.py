@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from headwater.query.duckdb.eligibility import REASON, Chosen, Plan, plan
-from headwater.query.duckdb.scans import Scan
+from headwater.query.duckdb.eligibility import REASON, Chosen, QueryPlan, plan
+from headwater.query.duckdb.scans import DuckScan
 from headwater.query.duckdb.terms import Origin, Refused
 from headwater.query.engines import Engine
 from headwater.query.estimates import bytes_read, rows_left, share_left
 from headwater.query.explanation import Explained, Offer, Stage, TableRead
 from headwater.query.gathered import Statistics
-from headwater.query.limits import Limits, Stopping
+from headwater.query.limits import Limits, QueryStop
 from headwater.query.predicates import describe
 from headwater.query.row_groups import count, distinct
 from headwater.query.spark import isolation
@@ -28,17 +28,17 @@ def explain(
     engine: Engine = "auto",
     analyze: bool = False,
     limits: Limits | None = None,
-    stopping: Stopping | None = None,
+    stopping: QueryStop | None = None,
     read_only: bool = False,
 ) -> Explained:
     """How a query would be answered; with `analyze` it is run, and what was read of each table is told."""
     from headwater.query.view_rewrite import by_view
 
     limits = limits or Limits()
-    stopping = stopping or Stopping(limits.seconds)
+    stopping = stopping or QueryStop(limits.seconds)
     begun = time.perf_counter()
     offer = by_view(warehouse, sql)
-    found: Plan | None = None
+    found: QueryPlan | None = None
     known: Sequence[Chosen] = ()
     reason = "it was asked for"
     try:
@@ -70,12 +70,12 @@ def explain(
 
 
 def _by_duckdb(
-    found: Plan,
+    found: QueryPlan,
     planned: Stage,
     offer: Offer | None,
     analyze: bool,
     limits: Limits,
-    stopping: Stopping,
+    stopping: QueryStop,
     statistics: Statistics,
 ) -> Explained:
     tables = tuple(table_read(one, statistics) for one in found.scans)
@@ -137,7 +137,7 @@ def table_read(one: Chosen, statistics: Statistics) -> TableRead:
     )
 
 
-def conditions(scan: Scan) -> Iterator[str]:
+def conditions(scan: DuckScan) -> Iterator[str]:
     """The conditions that reach the storage, in words."""
     for predicate in scan.predicates:
         told = describe(predicate, lambda origin: origin.column if isinstance(origin, Origin) else "?")

@@ -19,7 +19,7 @@ from headwater.core.model import ColumnStats, Kind, TableStats, Version
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
-    from headwater.query.duckdb.scans import Reading
+    from headwater.query.duckdb.scans import PinnedRelation
 
 UNIQUE = 0.8
 """A column with this share of its rows as values is taken to have a new one in most rows: the count is an estimate."""
@@ -78,7 +78,7 @@ class Statistics:
         self._warehouse = warehouse
         self._found: dict[tuple[Kind, str], Gathered | None] = {}
 
-    def found(self, reading: Reading, rows: int | None = None) -> Fitted | None:
+    def found(self, reading: PinnedRelation, rows: int | None = None) -> Fitted | None:
         """What was gathered of a relation, fit for use or not; `rows`: as many as it has, where its files don't say."""
         key = (reading.kind, reading.name)
         if key not in self._found:
@@ -86,7 +86,7 @@ class Statistics:
         known = self._found[key]
         return None if known is None else _fitted(known, reading, rows)
 
-    def of(self, reading: Reading, rows: int | None = None) -> Fitted | None:
+    def of(self, reading: PinnedRelation, rows: int | None = None) -> Fitted | None:
         """What can be used."""
         fitted = self.found(reading, rows)
         return None if fitted is None or fitted.unfit else fitted
@@ -142,7 +142,7 @@ def forget(warehouse: Warehouse, kind: Kind, name: str) -> None:
     warehouse.files.delete(_path(kind, name))
 
 
-def _fitted(known: Gathered, reading: Reading, counted: int | None) -> Fitted:
+def _fitted(known: Gathered, reading: PinnedRelation, counted: int | None) -> Fitted:
     exact = known.version == reading.version
     if counted is None and reading.files is not None:
         counted = reading.files.rows

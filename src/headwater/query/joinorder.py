@@ -15,7 +15,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.model import Kind
 from headwater.core.spec.relations import Table
 from headwater.query.duckdb.eligibility import Chosen
-from headwater.query.duckdb.scans import Scan
+from headwater.query.duckdb.scans import DuckScan
 from headwater.query.estimates import nulls, rows_left, share_left, values
 from headwater.query.explanation import Joined, JoinOrder
 from headwater.query.gathered import Fitted, Statistics
@@ -31,14 +31,14 @@ GAIN = 0.8
 
 
 def ordered(
-    warehouse: Warehouse, query: exp.Query, scans: Iterable[Scan], statistics: Statistics
+    warehouse: Warehouse, query: exp.Query, scans: Iterable[DuckScan], statistics: Statistics
 ) -> tuple[exp.Query, tuple[JoinOrder, ...]]:
     """The query with its joins in a better order, where one is known; and what was decided of each."""
     known = {scan.place: scan for scan in scans}
     copied = query.copy()
     numbers = {id(table): number for number, (table, _) in enumerate(referring(copied))}
 
-    def scan_of(table: exp.Table) -> Scan | None:
+    def scan_of(table: exp.Table) -> DuckScan | None:
         number = numbers.get(id(table))
         return None if number is None else known.get(number)
 
@@ -58,7 +58,7 @@ def ordered(
 
 
 def _decided(
-    warehouse: Warehouse, chain: Chain, scans: Sequence[Scan | None], statistics: Statistics
+    warehouse: Warehouse, chain: Chain, scans: Sequence[DuckScan | None], statistics: Statistics
 ) -> tuple[tuple[int, ...], JoinOrder]:
     written = tuple(range(len(chain.tables)))
     if len(written) > MOST:
@@ -86,7 +86,7 @@ class _Figure:
     all: int
     left: int
     """Rows that the query's conditions are thought to leave."""
-    scan: Scan
+    scan: DuckScan
     key: str | None
     """The column that tells its rows apart."""
     gathered: Fitted | None
@@ -103,7 +103,7 @@ class _Figure:
         return Joined(self.name, self.all, self.left, None if self.gathered is None else self.gathered.version)
 
 
-def _figure(warehouse: Warehouse, name: str, scan: Scan, statistics: Statistics) -> _Figure | None:
+def _figure(warehouse: Warehouse, name: str, scan: DuckScan, statistics: Statistics) -> _Figure | None:
     reading = scan.reading
     gathered = statistics.of(reading)
     if reading.files is not None:
@@ -119,7 +119,7 @@ def _figure(warehouse: Warehouse, name: str, scan: Scan, statistics: Statistics)
     return _Figure(name, every, left, scan, _key(warehouse, reading.kind, reading.name), gathered)
 
 
-def _counted(warehouse: Warehouse, scan: Scan) -> int | None:
+def _counted(warehouse: Warehouse, scan: DuckScan) -> int | None:
     """The rows of a relation whose files only Spark's side of its format knows."""
     try:
         table = warehouse.table(scan.reading.kind, scan.reading.name)

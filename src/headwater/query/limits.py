@@ -46,7 +46,7 @@ class Limits:
         )
 
 
-class Stopping:
+class QueryStop:
     """One query's switch: `cancel` from any thread, or the time that it may take, stops it."""
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -120,11 +120,11 @@ class Stopping:
         return (self._seconds or 0) - (time.monotonic() - self._begun)
 
 
-_by_thread: dict[str, Stopping] = {}
+_by_thread: dict[str, QueryStop] = {}
 
 
 @contextmanager
-def stopped_by_name(stopping: Stopping) -> Iterator[None]:
+def stopped_by_name(stopping: QueryStop) -> Iterator[None]:
     """While this thread works, whoever knows its name can stop the query: `cancel_thread`."""
     name = threading.current_thread().name
     _by_thread[name] = stopping

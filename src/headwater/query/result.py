@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.core.errors import Code, TerminalError, UsageError
-from headwater.query.limits import SMALL, Limits, Stopping
+from headwater.query.limits import SMALL, Limits, QueryStop
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,14 +55,14 @@ class Result:
         again: Callable[[], Answer],
         *,
         limits: Limits | None = None,
-        stopping: Stopping | None = None,
+        stopping: QueryStop | None = None,
         df: Callable[[], DataFrame] | None = None,
         view: str | None = None,
     ) -> None:
         self._answer = answer
         self._again = again
         self._limits = limits or Limits()
-        self._stopping = stopping or Stopping()
+        self._stopping = stopping or QueryStop()
         self._df = df
         self._fresh = True
         self.view = view

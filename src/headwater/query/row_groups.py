@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from headwater.formats.file_scan import ScannedFile
-from headwater.query.duckdb.scans import Scan
+from headwater.query.duckdb.scans import DuckScan
 from headwater.query.duckdb.terms import Origin
 from headwater.query.statistics import row_groups, skipped
 
@@ -27,7 +27,7 @@ class Counted:
 
 
 def count(
-    scan: Scan, files: Sequence[ScannedFile], columns: Iterable[str], bloomed: Collection[tuple[str, int]] = ()
+    scan: DuckScan, files: Sequence[ScannedFile], columns: Iterable[str], bloomed: Collection[tuple[str, int]] = ()
 ) -> Counted:
     """By footers; `bloomed` are files and the numbers of row groups in them that bloom filters rule out."""
     groups = by_bounds = by_bloom_filter = size = rows = 0
@@ -52,7 +52,7 @@ def distinct(files: Sequence[ScannedFile]) -> int:
     return len({tuple(sorted((key, str(value)) for key, value in file.partition.items())) for file in files})
 
 
-def _own(scan: Scan, file: ScannedFile, origin: Any) -> str | None:
+def _own(scan: DuckScan, file: ScannedFile, origin: Any) -> str | None:
     if isinstance(origin, Origin) and origin.scan is scan and origin.column not in file.partition:
         return origin.column
     return None

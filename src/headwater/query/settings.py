@@ -15,7 +15,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {"rewrite": ("on", "off"), "engine": ENGI
 
 
 @dataclass
-class Settings:
+class SqlSettings:
     """Each has its `headwater.` name in SQL."""
 
     rewrite: str = "off"

@@ -13,14 +13,14 @@ import pyarrow as pa
 from headwater.core.errors import HeadwaterError
 from headwater.core.model import DataFile
 from headwater.formats.file_scan import ColumnBounds, ParquetScan, ScannedFile
-from headwater.query.duckdb.scans import Scan
+from headwater.query.duckdb.scans import DuckScan
 from headwater.query.duckdb.terms import Origin
 from headwater.query.predicates import columns
 from headwater.query.statistics import merged, row_groups
 from headwater.warehouse import Warehouse
 
 
-def listed(warehouse: Warehouse, scan: Scan) -> ParquetScan | None:
+def listed(warehouse: Warehouse, scan: DuckScan) -> ParquetScan | None:
     """The files of a scan's version, with the bounds of the columns that its conditions speak of; None where they are
     not to be had."""
     reading = scan.reading
@@ -33,7 +33,7 @@ def listed(warehouse: Warehouse, scan: Scan) -> ParquetScan | None:
     return ParquetScan(reading.version, reading.schema, files, partitioned)
 
 
-def _columns(scan: Scan) -> Iterable[str]:
+def _columns(scan: DuckScan) -> Iterable[str]:
     for predicate in scan.predicates:
         for origin in columns(predicate):
             if isinstance(origin, Origin) and origin.scan is scan:

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from headwater.catalogs.base import DEFAULT, CatalogSpec, Place
+from headwater.catalogs.base import DEFAULT, CatalogSpec, LakeLocation
 from headwater.catalogs.embedded import EmbeddedCatalog, embedded
 from headwater.catalogs.jdbc import JdbcCatalog
 from headwater.core.state import RelationRecord, State
 from headwater.core.storage import Files
 from headwater.flows.flow import Ledger
-from headwater.formats.base import Surroundings
+from headwater.formats.base import LakeContext
 from headwater.formats.iceberg.names import split
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.recovery.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 class Context:
     """One lake."""
 
-    project: Project
+    project: ProjectDefinition
     state: State
 
     @cached_property
-    def around(self) -> Surroundings:
+    def around(self) -> LakeContext:
         return self.project.surroundings
 
     @cached_property
@@ -61,7 +61,7 @@ class Context:
 
     @property
     def catalog(self) -> EmbeddedCatalog:
-        return EmbeddedCatalog(Place(self.warehouse, self.home))
+        return EmbeddedCatalog(LakeLocation(self.warehouse, self.home))
 
     def last_step(self, flow: str) -> Step | None:
         """A flow's newest step; of a flow that was started over and has had none, the end of all that came before."""

@@ -14,7 +14,7 @@ PATH = "_headwater/lake.json"
 
 
 @dataclass(frozen=True)
-class Identity:
+class LakeIdentity:
     """A lake, and where it and the state that runs it were seen last."""
 
     id: str
@@ -24,17 +24,17 @@ class Identity:
     """The id of the lake that this one is a copy of."""
 
     @staticmethod
-    def new(warehouse: str, home: str, copied_from: str | None = None) -> Identity:
-        return Identity(uuid.uuid4().hex, warehouse, home, copied_from)
+    def new(warehouse: str, home: str, copied_from: str | None = None) -> LakeIdentity:
+        return LakeIdentity(uuid.uuid4().hex, warehouse, home, copied_from)
 
     @staticmethod
-    def read(files: Files) -> Identity | None:
+    def read(files: Files) -> LakeIdentity | None:
         found = files.find(PATH)
         if found is None:
             return None
         try:
             told = json.loads(found)
-            return Identity(told["id"], told["warehouse"], told["home"], told.get("copied_from"))
+            return LakeIdentity(told["id"], told["warehouse"], told["home"], told.get("copied_from"))
         except (ValueError, KeyError, TypeError) as error:
             raise IntegrityError(
                 Code.LEDGER_CORRUPT,
@@ -49,7 +49,7 @@ class Identity:
 def is_at(files: Files, id: str) -> bool:
     """Whether the lake of an id is there; a place that can't be reached is taken to have none."""
     try:
-        found = Identity.read(files)
+        found = LakeIdentity.read(files)
     except HeadwaterError:
         return False
     return found is not None and found.id == id

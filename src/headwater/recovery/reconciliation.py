@@ -18,14 +18,14 @@ from headwater.core.progress import notice
 from headwater.core.state import LakeRecord, State
 from headwater.core.storage import Files
 from headwater.formats.relocation import inside
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.recovery.context import Context
-from headwater.recovery.identity import Identity, is_at, is_same_place
+from headwater.recovery.identity import LakeIdentity, is_at, is_same_place
 
 log = get_logger(__name__)
 
 
-def reconcile(project: Project, state: State, *, making: bool = False) -> None:
+def reconcile(project: ProjectDefinition, state: State, *, making: bool = False) -> None:
     """Before a state is used. `making`: the lake is about to be written for the first time."""
     lake = Context(project, state)
     if (making or _can_be_read(lake)) and not _is_as_it_was(lake):
@@ -41,7 +41,7 @@ def _can_be_read(lake: Context) -> bool:
     if not lake.files.is_local:
         return True
     try:
-        Identity.read(lake.files)
+        LakeIdentity.read(lake.files)
     except HeadwaterError as error:
         if error.code is not Code.STORAGE_FAILED:
             raise
@@ -58,14 +58,14 @@ def _is_as_it_was(lake: Context) -> bool:
         return False
     if not lake.files.is_local:
         return True  # one place of a store is one lake; it is not asked, so that what needs no lake works without it
-    told = Identity.read(lake.files)
+    told = LakeIdentity.read(lake.files)
     return told is not None and told.id == known.id and told.warehouse == lake.warehouse
 
 
 def _reconcile(lake: Context, *, making: bool) -> None:
     from headwater.recovery.relocation import relocate_lake  # hardly ever needed
 
-    told, known = Identity.read(lake.files), lake.state.lake()
+    told, known = LakeIdentity.read(lake.files), lake.state.lake()
     if told is None:
         told = _unnamed(lake, known, making=making)
         if told is None:
@@ -91,7 +91,7 @@ def _reconcile(lake: Context, *, making: bool) -> None:
         relocate_lake(lake, told.warehouse, known.home, copied=False)
     if copied:
         lake.state.forget_runners()
-        told = Identity.new(lake.warehouse, lake.home, copied_from=told.id)
+        told = LakeIdentity.new(lake.warehouse, lake.home, copied_from=told.id)
     if is_new and not _is_kept_elsewhere(lake, told):
         _rebuild(lake)
     elif lake.lacks_catalog or (moved and known is None):
@@ -99,30 +99,30 @@ def _reconcile(lake: Context, *, making: bool) -> None:
     _settle(lake, told)
 
 
-def _unnamed(lake: Context, known: LakeRecord | None, *, making: bool) -> Identity | None:
+def _unnamed(lake: Context, known: LakeRecord | None, *, making: bool) -> LakeIdentity | None:
     """The identity of a lake that has none yet; None where there is no lake."""
     if not making and not lake.files.exists("_headwater"):
         if known is not None and known.warehouse != lake.warehouse and is_at(_at(lake, known.warehouse), known.id):
             _leave(lake, known)
         return None
     if known is not None and known.warehouse == lake.warehouse:
-        return Identity(known.id, lake.warehouse, known.home)
+        return LakeIdentity(known.id, lake.warehouse, known.home)
     if known is not None:
-        return Identity.new(lake.warehouse, lake.home)
+        return LakeIdentity.new(lake.warehouse, lake.home)
     from headwater.recovery.relocation import old_place, relocate_lake
 
     before = old_place(lake)
     if before is None:
-        return Identity.new(lake.warehouse, lake.home)
+        return LakeIdentity.new(lake.warehouse, lake.home)
     home = str(Path(before).parent / Path(lake.home).name)
-    found = Identity.new(before, home)
+    found = LakeIdentity.new(before, home)
     if _at(lake, before).exists("_headwater"):
         found.write(lake.files)  # for a moment both have the id: this one is the copy
-        if Identity.read(_at(lake, before)) is None:
+        if LakeIdentity.read(_at(lake, before)) is None:
             notice(f"the lake {lake.warehouse} is a copy of {before}")
             relocate_lake(lake, before, home, copied=True)
             lake.state.forget_runners()
-            return Identity.new(lake.warehouse, lake.home)
+            return LakeIdentity.new(lake.warehouse, lake.home)
     return found
 
 
@@ -163,13 +163,13 @@ def _register(lake: Context) -> None:
         notice(f"the embedded catalog was lost: registered again from the lake: {', '.join(registered)}")
 
 
-def _settle(lake: Context, told: Identity) -> None:
+def _settle(lake: Context, told: LakeIdentity) -> None:
     """Write down where both are now. A lake that can't be written is left without: it can still be read."""
     kept_elsewhere = _is_kept_elsewhere(lake, told)
-    here = Identity(told.id, lake.warehouse, told.home if kept_elsewhere else lake.home, told.copied_from)
+    here = LakeIdentity(told.id, lake.warehouse, told.home if kept_elsewhere else lake.home, told.copied_from)
     try:
         lake.manifest.add_missing(lake.records())
-        if Identity.read(lake.files) != here:
+        if LakeIdentity.read(lake.files) != here:
             here.write(lake.files)
     except HeadwaterError as error:
         if error.code is not Code.WAREHOUSE_UNWRITABLE:
@@ -199,7 +199,7 @@ def _is_another_home(lake: Context, known: LakeRecord) -> bool:
     return _runs(known.home, known.id, known.warehouse) and known.warehouse == lake.warehouse
 
 
-def _is_kept_elsewhere(lake: Context, told: Identity) -> bool:
+def _is_kept_elsewhere(lake: Context, told: LakeIdentity) -> bool:
     """Whether another project's state, which is still there, is the one of this lake."""
     if told.home == lake.home or is_same_place(told.home, lake.home) or lake.state.is_shared:
         return False
@@ -212,7 +212,7 @@ def _runs(home: str, id: str, warehouse: str) -> bool:
     return found is not None and (found.id, found.warehouse) == (id, warehouse)
 
 
-def _files(lake: Context, told: Identity) -> Files:
+def _files(lake: Context, told: LakeIdentity) -> Files:
     return _at(lake, told.warehouse)
 
 

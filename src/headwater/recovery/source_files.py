@@ -10,7 +10,7 @@ from headwater.formats.relocation import inside
 from headwater.recovery.context import Context
 from headwater.sources.files.config import FilesSource
 from headwater.sources.files.folder import Folder
-from headwater.sources.files.log import Taken, restamped
+from headwater.sources.files.log import InputFile, restamped
 
 
 def restamp(lake: Context, old_root: str) -> None:
@@ -40,7 +40,7 @@ def restamp(lake: Context, old_root: str) -> None:
             restamped(notes, partial(_same, here=here, there=there))
 
 
-def _same(taken: Taken, here: Folder, there: Folder) -> Taken | None:
+def _same(taken: InputFile, here: Folder, there: Folder) -> InputFile | None:
     """The file as it is here, if it is the one that was taken in."""
     now, original = here.find(taken.path), there.find(taken.path)
     if now is None or now.bytes != taken.bytes or now.modified == taken.modified:

@@ -20,7 +20,7 @@ from headwater.flows.flow import Flow, Range, StepDone, Steps
 from headwater.runner.leases import Lease
 from headwater.runner.pace import LONGEST_RETRY, SOURCE_RETRY, BackOff
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState, blocked
-from headwater.runner.setups import Plan
+from headwater.runner.setups import FlowSetup
 from headwater.sources.reader import Lag
 from headwater.spark.errors import as_headwater_error
 from headwater.spark.jvm import has_ended
@@ -45,11 +45,11 @@ log = get_logger(__name__)
 
 
 @dataclass
-class Keeper:
+class FlowWorker:
     """One flow's loop, in a thread of its own. An error that may go away is tried again; any other ends this flow
     alone, until somebody resumes it."""
 
-    plan: Plan
+    plan: FlowSetup
     spark: SparkSession
     lease: Lease
     trigger: Trigger

@@ -10,7 +10,7 @@ from datetime import timedelta
 from headwater.core.errors import HeadwaterError
 from headwater.core.logs import get_logger
 from headwater.core.state import Control, State
-from headwater.runner.flow_worker import Keeper
+from headwater.runner.flow_worker import FlowWorker
 from headwater.runner.holders import Holder
 from headwater.runner.leases import Lease
 from headwater.runner.reports import FlowReport
@@ -21,7 +21,7 @@ EVERY = 0.5
 log = get_logger(__name__)
 
 
-class Tending:
+class Heartbeat:
     """One thread for all flows of a runner."""
 
     def __init__(self, state: State, holder: Holder, duration: timedelta) -> None:
@@ -30,7 +30,7 @@ class Tending:
         self.duration = duration
         self.leases: dict[str, Lease] = {}
         self.reports: list[FlowReport] = []
-        self.keepers: Callable[[], Sequence[Keeper]] = lambda: ()
+        self.keepers: Callable[[], Sequence[FlowWorker]] = lambda: ()
         self._written: dict[str, object] = {}
         self._renewed = time.monotonic()
         self._ending = threading.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.secret import Secret
-from headwater.core.spec import Relation
+from headwater.core.spec import RelationSpec
 from headwater.flows.flow import Epoch
 from headwater.formats.base import Capability, SparkTable
 from headwater.formats.registry import FORMATS
@@ -26,7 +26,7 @@ def empty(table: SparkTable) -> None:
         table.drop()
 
 
-def require_fence(warehouse: Warehouse, definition: Relation) -> None:
+def require_fence(warehouse: Warehouse, definition: RelationSpec) -> None:
     """On a lake that machines share, a runner that was thought dead must not be able to commit."""
     format = FORMATS.get(warehouse.project.format_of(definition))
     if isinstance(warehouse.project.settings.state, Secret) and format.fence is None:

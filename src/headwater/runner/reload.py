@@ -16,7 +16,7 @@ from headwater.core.errors import Code, HeadwaterError, ProjectError, TerminalEr
 from headwater.core.logs import get_logger
 from headwater.operations.plan import prepare, require_applied
 from headwater.project.check import check_project
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.load.code import own_modules, reimported
 from headwater.project.load.loader import load_project
 from headwater.project.load.sql_files import FOLDERS
@@ -81,7 +81,7 @@ class Reload:
         self._runner.tell(FlowEvent("reloaded", None, done.record()))
         return done
 
-    def _take_up(self, project: Project, *, apply: bool) -> Reloaded:
+    def _take_up(self, project: ProjectDefinition, *, apply: bool) -> Reloaded:
         warehouse, flows = self._warehouse, self._flows
         before = warehouse.project
         _require_same_settings(before, project)
@@ -111,7 +111,7 @@ class Reload:
         return Reloaded(tuple(added), tuple(changed), tuple(removed))
 
 
-def _require_same_settings(before: Project, after: Project) -> None:
+def _require_same_settings(before: ProjectDefinition, after: ProjectDefinition) -> None:
     """Refuse what a runner takes up only when it starts."""
     old, new = before.settings.model_dump(), after.settings.model_dump()
     changed = [key for key in new if key not in _TAKEN_UP and new[key] != old[key]]
@@ -130,7 +130,7 @@ def _dumped(definitions: Mapping[str, Any]) -> dict[str, Any]:
     return {name: one.model_dump() for name, one in definitions.items()}
 
 
-def _session(project: Project) -> Any:
+def _session(project: ProjectDefinition) -> Any:
     """A session of the Spark that runs, with what the project needs; refused where that Spark lacks something."""
     warehouse = Warehouse(project)
     try:
@@ -224,7 +224,7 @@ def _reload(runner: Runner, reload: Reload) -> None:
         runner.tell(FlowEvent("reload_refused", None, {"errors": [str(one) for one in error.problems]}))
 
 
-def _files(project: Project) -> dict[Path, tuple[int, int]]:
+def _files(project: ProjectDefinition) -> dict[Path, tuple[int, int]]:
     """What the project was read from, and what would be read today, by when it changed and how large it is."""
     found = {}
     for file in _read(project):
@@ -236,7 +236,7 @@ def _files(project: Project) -> dict[Path, tuple[int, int]]:
     return found
 
 
-def _read(project: Project) -> Iterable[Path]:
+def _read(project: ProjectDefinition) -> Iterable[Path]:
     root = project.root
     yield project.file
     yield from {root / where.file for where in project.places.values()}

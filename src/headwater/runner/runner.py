@@ -17,13 +17,13 @@ from headwater.operations.plan import prepare
 from headwater.project.runnable import kept_tables
 from headwater.project.transforms import streaming_tables
 from headwater.query.spark.isolation import isolated
-from headwater.runner.heartbeat import Tending
+from headwater.runner.heartbeat import Heartbeat
 from headwater.runner.holders import Holder
 from headwater.runner.leases import Lease
 from headwater.runner.reload import reloadable
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState
-from headwater.runner.setups import Plan, named
-from headwater.runner.socket.server import Answers, Door
+from headwater.runner.setups import FlowSetup, named
+from headwater.runner.socket.server import Answers, RunnerSocket
 from headwater.runner.streams import stream_plan
 from headwater.runner.supervisor import Supervisor, Worker, plans_by_flow
 from headwater.runner.tables import table_plan
@@ -69,7 +69,7 @@ class Runner:
     """Do that whenever they change."""
     named: frozenset[str] = frozenset()
     """The flows that it was told by name; none: all."""
-    door: Door | None = None
+    door: RunnerSocket | None = None
 
     def run(self, flows: Sequence[str] = ()) -> list[FlowReport]:
         """Run the named flows (all by default); returns when they are done or `stopping` is set.
@@ -81,9 +81,9 @@ class Runner:
         prepare(self.warehouse, {plan.flow for plan in plans}, apply=self.apply)
         reports = [FlowReport(plan.flow) for plan in plans]
         holder = Holder.here()
-        tending = Tending(self.warehouse.state, holder, self.warehouse.project.settings.runtime.lease)
+        tending = Heartbeat(self.warehouse.state, holder, self.warehouse.project.settings.runtime.lease)
         taken = [plan for plan, report in zip(plans, reports, strict=True) if self._take(plan, report, tending)]
-        self.door = None if self.answers is None or self.once else Door(self.warehouse.project, self.answers)
+        self.door = None if self.answers is None or self.once else RunnerSocket(self.warehouse.project, self.answers)
         before, self.warehouse.restarts = self.warehouse.restarts, None  # a Spark that dies is replaced here
         try:
             if taken:
@@ -97,7 +97,9 @@ class Runner:
             tending.end()
         return reports
 
-    def _run(self, taken: Sequence[Plan], plans: Sequence[Plan], reports: list[FlowReport], tending: Tending) -> None:
+    def _run(
+        self, taken: Sequence[FlowSetup], plans: Sequence[FlowSetup], reports: list[FlowReport], tending: Heartbeat
+    ) -> None:
         """Until the flows are over; when Spark dies under them they go on in another, as after a crash."""
         restarts = Restarts(self.warehouse.project.settings.runtime.spark_restarts)
         spark = self.warehouse.spark  # started here, so that its failure is one failure and not one per flow
@@ -132,7 +134,7 @@ class Runner:
                 for report in left:
                     report.state, report.error = FlowState.STARTING, None
 
-    def _goes_on(self, worker: Worker, tending: Tending) -> bool:
+    def _goes_on(self, worker: Worker, tending: Heartbeat) -> bool:
         """Whether a flow is to be run again in another Spark."""
         report, lease = worker.keeper.report, tending.leases.get(worker.keeper.plan.flow)
         if lease is None or lease.lost or report.state in (FlowState.DONE, FlowState.BLOCKED):
@@ -144,7 +146,7 @@ class Runner:
             report.state, report.error = FlowState.FAILED, error
             self.tell(FlowEvent("failed", report.flow, {"error": str(error), "code": str(error.code)}))
 
-    def _run_on(self, spark: SparkSession, plans: Sequence[Plan], flows: Supervisor, tending: Tending) -> bool:
+    def _run_on(self, spark: SparkSession, plans: Sequence[FlowSetup], flows: Supervisor, tending: Heartbeat) -> bool:
         """Run the flows on a Spark; False if that has died under them."""
         tending.holder = tending.holder.with_jvm(jvm_pid())
         tending.renew()
@@ -172,7 +174,7 @@ class Runner:
                 keeper.report.state = FlowState.STOPPED  # Spark ended while the flow was stopped
         return self.stopping.is_set() or not flows.spark_ended.is_set()
 
-    def chosen(self) -> list[Plan]:
+    def chosen(self) -> list[FlowSetup]:
         """The flows that this runner is for, by the project as it is now."""
         wanted, project = self.named, self.warehouse.project
         plans = [topic_plan(self.warehouse, topic) for topic in project.topics.values()]
@@ -181,7 +183,7 @@ class Runner:
             plans.append((stream_plan if name in streaming else table_plan)(self.warehouse, name))
         return [plan for plan in plans if not wanted or plan.flow in wanted] + view_plans(self.warehouse, set(wanted))
 
-    def _take(self, plan: Plan, report: FlowReport, tending: Tending) -> bool:
+    def _take(self, plan: FlowSetup, report: FlowReport, tending: Heartbeat) -> bool:
         """Take the flow's lease; whether it is ours."""
         try:
             lease = Lease.take(tending.state, plan.flow, tending.holder, tending.duration)

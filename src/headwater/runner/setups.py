@@ -11,7 +11,7 @@ from headwater.core.errors import Code, UsageError, did_you_mean
 from headwater.core.model import Kind
 from headwater.core.spec.base import Trigger
 from headwater.flows.flow import Steps, flow_name
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.graph import Name, graph_of
 from headwater.project.load.code import code_digest
 from headwater.project.runnable import kept_tables
@@ -26,7 +26,7 @@ Guard = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class FlowSetup:
     """One flow, ready to be opened in a session of its own."""
 
     flow: str
@@ -39,10 +39,10 @@ class Plan:
     """What it is put together from: equal as long as the flow need not be opened again."""
 
 
-def plan_of_table(warehouse: Warehouse, name: str, open: Callable[[SparkSession, Guard], Steps]) -> Plan:
+def plan_of_table(warehouse: Warehouse, name: str, open: Callable[[SparkSession, Guard], Steps]) -> FlowSetup:
     """How a table of the project is run, whatever keeps it: after what it reads, as soon as something is there."""
     reads = graph_of(warehouse.project).inputs[Name(Kind.TABLE, name)]
-    return Plan(
+    return FlowSetup(
         flow=flow_name(name, Kind.TABLE),
         trigger=warehouse.project.trigger_of(warehouse.project.tables[name]),
         pace=Pace(1, timedelta(0)),
@@ -52,7 +52,7 @@ def plan_of_table(warehouse: Warehouse, name: str, open: Callable[[SparkSession,
     )
 
 
-def _made_of_table(project: Project, name: str, reads: list[str]) -> object:
+def _made_of_table(project: ProjectDefinition, name: str, reads: list[str]) -> object:
     table = project.tables[name]
     code = None if table.transform is None else code_digest(project.root, project.settings.code)
     return (table.model_dump(), project.format_of(table), project.trigger_of(table), reads, code)

@@ -22,7 +22,7 @@ from headwater.project.decorators import Registered
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, streaming_tables
 from headwater.runner.preflight import empty, notes_of, require_fence
-from headwater.runner.setups import Guard, Plan, plan_of_table
+from headwater.runner.setups import FlowSetup, Guard, plan_of_table
 from headwater.sources.reader import Lag
 from headwater.spark.errors import as_headwater_error
 from headwater.tables.batches import Batches, CheckpointLost
@@ -37,7 +37,7 @@ _CHANGED = re.compile(r"SCHEMA_CHANGED|schema change", re.IGNORECASE)
 Take = Callable[[DataFrame, int], None]
 
 
-def stream_plan(warehouse: Warehouse, name: str) -> Plan:
+def stream_plan(warehouse: Warehouse, name: str) -> FlowSetup:
     """How a table is run that a streaming query makes."""
     return plan_of_table(warehouse, name, lambda spark, guard: StreamFlow(TableQuery(warehouse, name, spark, guard)))
 

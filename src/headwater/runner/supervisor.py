@@ -14,13 +14,13 @@ from headwater.core.errors import Code, HeadwaterError, TransientError
 from headwater.core.logs import get_logger
 from headwater.core.model import Kind
 from headwater.core.spec.base import Trigger
-from headwater.runner.flow_worker import Keeper
-from headwater.runner.heartbeat import Tending
+from headwater.runner.flow_worker import FlowWorker
+from headwater.runner.heartbeat import Heartbeat
 from headwater.runner.holds import LETTING_GO, is_written_alongside
 from headwater.runner.leases import Lease
 from headwater.runner.mounts import Mount
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState
-from headwater.runner.setups import Plan
+from headwater.runner.setups import FlowSetup
 from headwater.runner.views import view_plans
 from headwater.warehouse import Warehouse
 
@@ -38,7 +38,7 @@ log = get_logger(__name__)
 class Worker:
     """A flow that runs here, in a thread of its own."""
 
-    keeper: Keeper
+    keeper: FlowWorker
     thread: threading.Thread
     leaving_since: float | None = None
     """When it was told to end, because somebody else wants the flow or nobody does any more."""
@@ -51,7 +51,7 @@ class Supervisor:
     def __init__(
         self,
         warehouse: Warehouse,
-        tending: Tending,
+        tending: Heartbeat,
         reports: list[FlowReport],
         trigger: Trigger | None,
         tell: Callable[[FlowEvent], None],
@@ -61,7 +61,7 @@ class Supervisor:
         self.reports = reports
         self.changing = threading.RLock()
         """Held while what should run is looked at or changed."""
-        self.plans: dict[str, Plan] = {}
+        self.plans: dict[str, FlowSetup] = {}
         """What should run, but for views that statements make."""
         self.named: frozenset[str] = frozenset()
         """The flows that the runner was told by name; none: it runs all."""
@@ -74,7 +74,7 @@ class Supervisor:
         self._tell = tell
         self._mount = Mount(warehouse.files)
         self._places = (warehouse.around.warehouse, str(warehouse.project.home), tempfile.gettempdir())
-        self._views: tuple[object, list[Plan]] = (None, [])
+        self._views: tuple[object, list[FlowSetup]] = (None, [])
         self._blocked: dict[str, tuple[str, ...]] = {}
         self.lent: set[str] = set()
         """Flows that a command works on, and that come back."""
@@ -84,7 +84,7 @@ class Supervisor:
         self._thread: threading.Thread | None = None
 
     @property
-    def keepers(self) -> list[Keeper]:
+    def keepers(self) -> list[FlowWorker]:
         return [worker.keeper for worker in list(self.workers.values())]
 
     @property
@@ -98,9 +98,9 @@ class Supervisor:
 
     # --- flows that come
 
-    def prepared(self, plan: Plan, lease: Lease, report: FlowReport) -> Worker:
+    def prepared(self, plan: FlowSetup, lease: Lease, report: FlowReport) -> Worker:
         """A flow that is ours, ready to be started."""
-        keeper = Keeper(
+        keeper = FlowWorker(
             plan,
             self._spark,
             lease,
@@ -143,7 +143,7 @@ class Supervisor:
         with self._warehouse.committed:
             self._warehouse.committed.notify_all()
 
-    def _turn_of(self, keeper: Keeper) -> bool:
+    def _turn_of(self, keeper: FlowWorker) -> bool:
         """In a run that comes to an end: wait until every end is known, and what this flow reads is up to date."""
         keepers = self.keepers
         awaited = [other.ready for other in keepers]
@@ -181,7 +181,7 @@ class Supervisor:
                 if flow not in self.workers and flow not in asked and not self._ending.is_set():
                     self._take(plan)
 
-    def follow(self, plans: Mapping[str, Plan], spark: SparkSession) -> None:
+    def follow(self, plans: Mapping[str, FlowSetup], spark: SparkSession) -> None:
         """From now on these should run, in sessions like this one."""
         with self.changing:
             self.plans, self._spark, self._views = dict(plans), spark, (None, [])
@@ -198,7 +198,7 @@ class Supervisor:
                 raise TransientError(Code.FLOW_HELD, f"{left[0]} has not come to the end of its step", hint="try again")
             time.sleep(0.05)
 
-    def _wanted(self) -> dict[str, Plan]:
+    def _wanted(self) -> dict[str, FlowSetup]:
         """What should run here now."""
         records = self._warehouse.state.relations(Kind.VIEW)
         made = [(record.name, record.statement) for record in records if record.statement is not None]
@@ -209,7 +209,7 @@ class Supervisor:
         found = {**self.plans, **{plan.flow: plan for plan in self._views[1]}}
         return {flow: plan for flow, plan in found.items() if flow not in self.left_out}
 
-    def _take(self, plan: Plan) -> None:
+    def _take(self, plan: FlowSetup) -> None:
         try:
             lease = Lease.take(self._warehouse.state, plan.flow, self._tending.holder, self._tending.duration)
         except HeadwaterError as error:
@@ -275,7 +275,7 @@ class Supervisor:
         self._blocked = now
 
 
-def plans_by_flow(plans: Collection[Plan], views: Collection[str]) -> Mapping[str, Plan]:
+def plans_by_flow(plans: Collection[FlowSetup], views: Collection[str]) -> Mapping[str, FlowSetup]:
     """By their flows, without those of views that statements made: these are looked up again and again."""
     return {
         plan.flow: plan

@@ -14,11 +14,11 @@ from headwater.core.spec import Table, layout_of
 from headwater.core.storage import Files
 from headwater.flows.flow import Flow, Ledger, Steps, flow_name
 from headwater.formats.base import SparkTable
-from headwater.incremental.relations import Place, Relation, relation_of
+from headwater.incremental.relations import InputRelation, RelationVersion, relation_of
 from headwater.ingest.schemas import parse_ddl
 from headwater.project.graph import Name, graph_of
 from headwater.runner.preflight import empty, require_fence
-from headwater.runner.setups import Guard, Plan, plan_of_table
+from headwater.runner.setups import FlowSetup, Guard, plan_of_table
 from headwater.tables.apply.input import VersionsInput
 from headwater.tables.apply.shape import Shape
 from headwater.tables.apply.target import ApplyTarget
@@ -29,7 +29,7 @@ from headwater.views.transformed import open_transform
 from headwater.warehouse import Warehouse, fingerprint
 
 
-def table_plan(warehouse: Warehouse, name: str) -> Plan:
+def table_plan(warehouse: Warehouse, name: str) -> FlowSetup:
     """How a table is run that applies changes, is kept by a query, or is loaded from a file."""
     return plan_of_table(warehouse, name, partial(table_flow, warehouse, name))
 
@@ -60,7 +60,7 @@ def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guar
     return Flow(flow, fingerprint(definition), source, target, ledger, guard)
 
 
-def applied_from(warehouse: Warehouse, name: str, spark: SparkSession) -> Relation:
+def applied_from(warehouse: Warehouse, name: str, spark: SparkSession) -> InputRelation:
     """What a table applies the changes of."""
     (read,) = graph_of(warehouse.project).inputs[Name(Kind.TABLE, name)]
     return relation_of(warehouse, read.of.kind, read.of.name, spark)
@@ -75,9 +75,9 @@ def applied_target(
 def applied_input(
     warehouse: Warehouse,
     definition: Table,
-    relation: Relation,
+    relation: InputRelation,
     again: Callable[[str], NoReturn],
-    end: Place | None = None,
+    end: RelationVersion | None = None,
     owes: Callable[[], bool] = lambda: False,
 ) -> VersionsInput:
     place = _place(warehouse, definition.name)

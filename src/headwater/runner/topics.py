@@ -19,11 +19,11 @@ from headwater.ingest.dead_letters import DeadLetters
 from headwater.ingest.pipeline import Pipeline
 from headwater.ingest.schemas import SchemaLog, parse_ddl
 from headwater.ingest.topic import TopicTarget
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.load.code import code_digest
 from headwater.runner.pace import Pace
 from headwater.runner.preflight import empty, notes_of, require_fence
-from headwater.runner.setups import Plan
+from headwater.runner.setups import FlowSetup
 from headwater.sources.decoders.base import Decoder
 from headwater.sources.decoders.bounded import BoundedDecoder
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
@@ -69,10 +69,10 @@ class SourceInput:
         self._reader.close()
 
 
-def topic_plan(warehouse: Warehouse, topic: Topic) -> Plan:
+def topic_plan(warehouse: Warehouse, topic: Topic) -> FlowSetup:
     """How a topic is run."""
     source = warehouse.project.sources[topic.from_]
-    return Plan(
+    return FlowSetup(
         flow=flow_name(topic.name),
         trigger=warehouse.project.trigger_of(topic),
         pace=Pace(topic.batch_size, topic.flush_interval or source.flush_interval_default),
@@ -81,7 +81,7 @@ def topic_plan(warehouse: Warehouse, topic: Topic) -> Plan:
     )
 
 
-def _made_of(project: Project, topic: Topic) -> object:
+def _made_of(project: ProjectDefinition, topic: Topic) -> object:
     source = project.sources[topic.from_]
     uses_code = bool(topic.mappers) or topic.filter is not None or any(f.role == "upcaster" for f in project.functions)
     code = code_digest(project.root, project.settings.code) if uses_code else None

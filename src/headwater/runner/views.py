@@ -14,7 +14,7 @@ from headwater.core.spec.base import Trigger
 from headwater.flows.flow import flow_name
 from headwater.runner.pace import Pace
 from headwater.runner.preflight import require_fence
-from headwater.runner.setups import Guard, Plan
+from headwater.runner.setups import FlowSetup, Guard
 from headwater.views.compile import read_by
 from headwater.views.flow import ViewFlow, open_flow
 from headwater.warehouse import Warehouse
@@ -23,7 +23,7 @@ JOINED = timedelta(milliseconds=200)
 """Commits of a view's sources within this time are taken by one refresh."""
 
 
-def view_plans(warehouse: Warehouse, wanted: set[str]) -> list[Plan]:
+def view_plans(warehouse: Warehouse, wanted: set[str]) -> list[FlowSetup]:
     """The views that a runner keeps: immediate and periodic ones, and those that it is told by name."""
     plans = []
     for name in warehouse.views():
@@ -35,13 +35,13 @@ def view_plans(warehouse: Warehouse, wanted: set[str]) -> list[Plan]:
     return plans
 
 
-def _plan(warehouse: Warehouse, definition: View, flow: str) -> Plan:
+def _plan(warehouse: Warehouse, definition: View, flow: str) -> FlowSetup:
     trigger: Trigger = definition.refresh.every or "continuous"
     try:
         after = frozenset(map(str, read_by(warehouse, definition.sql)))
     except HeadwaterError:  # what it reads has been dropped: its flow says so, and is given up alone
         after = frozenset()
-    return Plan(
+    return FlowSetup(
         flow=flow,
         trigger=trigger,
         pace=Pace(1_000_000_000, JOINED),

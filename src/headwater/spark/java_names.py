@@ -13,7 +13,7 @@ from py4j.java_gateway import JavaClass, JavaPackage, JVMView
 ROOTS = frozenset({"com", "io", "java", "javax", "org", "scala"})
 
 
-class Names(JVMView):  # type: ignore[misc]  # py4j has no types
+class JavaNames(JVMView):  # type: ignore[misc]  # py4j has no types
     """What `jvm` stands for, with a memory. What is no class now may be imported later, and is not remembered."""
 
     def __init__(self, plain: Any) -> None:

@@ -287,7 +287,7 @@ def _start(name: str, needs: SessionNeeds, spark: SparkSettings, jars: list[Path
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    from headwater.spark.java_names import Names
+    from headwater.spark.java_names import JavaNames
 
     _end_gateway()
     wanted = settings(name, needs, spark, jars, home)
@@ -298,7 +298,7 @@ def _start(name: str, needs: SessionNeeds, spark: SparkSettings, jars: list[Path
         create_private(said)
         with environment(spark.master, spark.conf, jars), submission(wanted, home), said.open("wb") as output:
             gateway = launched(None, output)
-            gateway.jvm = Names(gateway.jvm)
+            gateway.jvm = JavaNames(gateway.jvm)
             for key, value in hidden_properties(wanted).items():
                 gateway.jvm.java.lang.System.setProperty(key, value)
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)

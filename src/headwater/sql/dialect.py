@@ -17,7 +17,7 @@ from headwater.sql.statements import (
     DropView,
     Explain,
     ExplainView,
-    Export,
+    ExportStatement,
     Insert,
     RefreshView,
     Select,
@@ -144,7 +144,7 @@ class Headwater(Spark):
                 return Explain(self._export())
             return Explain(self._select(), analyze)
 
-        def _export(self) -> Export:
+        def _export(self) -> ExportStatement:
             what = self._relation()
             if not self._words("TO"):
                 self._refuse("an export goes TO a format and a place")
@@ -158,7 +158,7 @@ class Headwater(Spark):
             places = {"format": _span(format), "destination": _span(place)}
             places |= {option.name: option.span for option in options}
             told = export_options(options, self.sql)
-            return Export(what, format.text.lower(), place.text, tuple(partitions), told, places)
+            return ExportStatement(what, format.text.lower(), place.text, tuple(partitions), told, places)
 
         def _show(self) -> Show:
             materialized = self._words("MATERIALIZED")

@@ -26,7 +26,7 @@ _TIMES = (exp.DType.DATE, *exp.DataType.TEMPORAL_TYPES)
 
 
 @dataclass(frozen=True)
-class Unsteady:
+class NonDeterminism:
     """A part of a query that gives something else each time."""
 
     part: exp.Expr
@@ -60,18 +60,18 @@ CURES = {
 """By whether it depends on the clock."""
 
 
-def unsteady(parsed: exp.Expr) -> Iterator[Unsteady]:
+def unsteady(parsed: exp.Expr) -> Iterator[NonDeterminism]:
     """Each such part of a query or a condition."""
     for part in parsed.walk(bfs=False):
         name = _name(part)
         if isinstance(part, _CHANCE) or name in _PLACES:
-            yield Unsteady(part, f"{name}()", clock=False)
+            yield NonDeterminism(part, f"{name}()", clock=False)
         elif isinstance(part, exp.TableSample):
-            yield Unsteady(part, "TABLESAMPLE", clock=False)
+            yield NonDeterminism(part, "TABLESAMPLE", clock=False)
         elif isinstance(part, _CLOCK) or name in ("now", "localtimestamp"):
-            yield Unsteady(part, f"{name}()", clock=True)
+            yield NonDeterminism(part, f"{name}()", clock=True)
         elif isinstance(part, exp.Cast) and _is_present(part):
-            yield Unsteady(part.this, f"{part.to.sql(dialect='spark')} '{part.this.name}'", clock=True)
+            yield NonDeterminism(part.this, f"{part.to.sql(dialect='spark')} '{part.this.name}'", clock=True)
 
 
 def _name(part: exp.Expr) -> str:

@@ -20,7 +20,7 @@ from headwater.sql.nodes import IN_HINTS, NODES
 from headwater.sql.parse import STUMBLES, parse_query
 from headwater.sql.places import InvalidSql, Span, span_of
 from headwater.sql.references import referring
-from headwater.sql.statements import CreateView, Describe, Explain, Export, Select, Show, Statement
+from headwater.sql.statements import CreateView, Describe, Explain, ExportStatement, Select, Show, Statement
 
 LONGEST = 100_000
 """Characters of a statement."""
@@ -41,7 +41,7 @@ def require_read_only(statement: Statement, text: str) -> None:
     if isinstance(statement, (Show, Describe)):
         return
     what = statement.what if isinstance(statement, Explain) else statement
-    if isinstance(statement, Explain) and isinstance(what, Export):
+    if isinstance(statement, Explain) and isinstance(what, ExportStatement):
         return
     if isinstance(statement, Explain) and isinstance(what, CreateView):
         what = what.select

@@ -62,7 +62,7 @@ class ExplainView:
 
 
 @dataclass(frozen=True)
-class Export:
+class ExportStatement:
     """EXPORT topic('x') TO ICEBERG 'rest://…' [PARTITIONED BY (…)] [WITH (…)]."""
 
     what: Reference
@@ -78,7 +78,7 @@ class Export:
 class Explain:
     """EXPLAIN [ANALYZE] of a query, a new view or an export."""
 
-    what: Select | CreateView | Export
+    what: Select | CreateView | ExportStatement
     analyze: bool = False
 
 
@@ -116,5 +116,15 @@ class SetOption:
 
 
 Statement = (
-    Select | CreateView | RefreshView | DropView | ExplainView | Explain | Export | Show | Describe | Insert | SetOption
+    Select
+    | CreateView
+    | RefreshView
+    | DropView
+    | ExplainView
+    | Explain
+    | ExportStatement
+    | Show
+    | Describe
+    | Insert
+    | SetOption
 )

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
 from headwater.core.errors import Code, TerminalError, UsageError, Where
-from headwater.core.model import Mark
+from headwater.core.model import CommitTag
 from headwater.core.spec import Expectation
 from headwater.incremental.state.base import of_row
 from headwater.ingest.dead_letters import DeadLetters
@@ -50,7 +50,7 @@ class Expectations:
         self,
         rows: DataFrame,
         columns: Sequence[str],
-        mark: Mark,
+        mark: CommitTag,
         settled: Callable[[DataFrame], DataFrame],
         judged: Column | None = None,
     ) -> DataFrame:
@@ -90,7 +90,7 @@ class Expectations:
                 hint="correct the data or the query, or set on_violation to warn, drop or quarantine",
             )
 
-    def _without_leaving(self, found: DataFrame, columns: Sequence[str], mark: Mark) -> DataFrame:
+    def _without_leaving(self, found: DataFrame, columns: Sequence[str], mark: CommitTag) -> DataFrame:
         leaves = F.arrays_overlap(FAILED, F.array(*map(F.lit, self.leaving)))
         set_aside = [name for name, one in self.expect.items() if one.on_violation == "quarantine"]
         self.tally.left_out += found.where(leaves).count()

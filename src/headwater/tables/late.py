@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from headwater.core.errors import Code, UsageError, Where, did_you_mean
-from headwater.core.model import WEIGHT, Kind, Mark
+from headwater.core.model import WEIGHT, CommitTag, Kind
 from headwater.core.spec import Topic, Watermark
 from headwater.core.storage import Files
 from headwater.incremental.operator import Moment, Sources
-from headwater.incremental.relations import Place, Relation, States
+from headwater.incremental.relations import InputRelation, RelationVersion, States
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.sources.decoders.base import POSITION
 from headwater.spark.frames import column
@@ -96,7 +96,7 @@ class Late:
         return f"_headwater/flows/{self.flow}"
 
     def screened(
-        self, states: States, streams: Collection[str], mark: Mark, line: Waterline, *, anew: bool
+        self, states: States, streams: Collection[str], mark: CommitTag, line: Waterline, *, anew: bool
     ) -> Screened:
         """The inputs of a step, without its late rows if they are to be left out; `anew`: nothing is late."""
         times = self.times([one for one in states.relations.values() if one.label in streams], states.end)
@@ -122,7 +122,7 @@ class Late:
         return Screened(InTime(states, times, changes, late, mark.step), after)
 
     def _leave_out(
-        self, came: Mapping[str, Came], times: Mapping[str, str], late: LateRows, at: datetime, mark: Mark
+        self, came: Mapping[str, Came], times: Mapping[str, str], late: LateRows, at: datetime, mark: CommitTag
     ) -> int:
         """Remember the rows of a step that lie before the watermark, and set them aside; how many they are."""
         found = {label: one.before(_micros_of(at)) for label, one in came.items()}
@@ -138,7 +138,7 @@ class Late:
         found = letters.where(F.col("reason") == REASON).select(told.alias("told")).collect()
         return {(row["told"]["relation"], row["told"]["position"], row["told"]["at"]) for row in found}
 
-    def times(self, relations: Sequence[Relation], places: Mapping[str, Place]) -> dict[str, str]:
+    def times(self, relations: Sequence[InputRelation], places: Mapping[str, RelationVersion]) -> dict[str, str]:
         """The column of the event time in each of the relations that have it; refused where none has, or it is none."""
         wanted, found, known = self.watermark.column, {}, set()
         for relation in relations:
@@ -157,7 +157,7 @@ class Late:
             raise UsageError(Code.INVALID_VALUE, message, where=self.where, hint=did_you_mean(wanted, known))
         return found
 
-    def _require_rows_that_stay(self, relation: Relation) -> None:
+    def _require_rows_that_stay(self, relation: InputRelation) -> None:
         """A row that was left out must not be changed or come again."""
         if not self.leaves_out:
             return
@@ -182,7 +182,7 @@ class Late:
         self.tally.count(LATE, late)
         self.tally.left_out += late if self.leaves_out else 0
 
-    def _set_aside(self, rows: DataFrame, label: str, name: str, passed: datetime, mark: Mark) -> None:
+    def _set_aside(self, rows: DataFrame, label: str, name: str, passed: datetime, mark: CommitTag) -> None:
         """Keep late rows as dead letters."""
         shown = [column(one) for one in rows.columns if one != WEIGHT]
         at = micros(name)

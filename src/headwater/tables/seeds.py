@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, Where
-from headwater.core.model import Mark, Version
+from headwater.core.model import CommitTag, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
 from headwater.flows.flow import Intent, Landed, Positions, Range
@@ -99,10 +99,10 @@ class SeedTarget:
         self._made = made
         self._anew = anew
 
-    def landed(self, mark: Mark) -> Version | None:
+    def landed(self, mark: CommitTag) -> Version | None:
         return self._table.landed(mark) if self._table.exists() else None
 
-    def commit(self, df: DataFrame, intent: Intent, mark: Mark) -> Landed:
+    def commit(self, df: DataFrame, intent: Intent, mark: CommitTag) -> Landed:
         try:
             make_room(self._table, df, self._layout, self._made)
         except HeadwaterError as error:

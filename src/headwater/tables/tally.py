@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from headwater.core.model import Mark
+from headwater.core.model import CommitTag
 from headwater.core.storage import Files
 
 LATE = "late"
@@ -33,7 +33,7 @@ class Tally:
     def _path(self) -> str:
         return f"_headwater/flows/{self.flow}/checks.json"
 
-    def begin(self, mark: Mark, *, anew: bool) -> None:
+    def begin(self, mark: CommitTag, *, anew: bool) -> None:
         """A step begins; `anew`: it makes the whole table."""
         found = self._read()
         self._before, self._counts, self.left_out = Counter(), Counter(), 0

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater.core.errors import Code, TerminalError, UsageError, Where, did_you_mean
-from headwater.incremental.keys import Keys, keys_of
+from headwater.incremental.keys import KeySet, keys_of
 from headwater.spark.frames import column
 
 LONGEST = 500
@@ -21,7 +21,7 @@ def require_unique(
     columns: Sequence[str],
     flow: str,
     where: Where,
-    there: Callable[[Keys], DataFrame] | None = None,
+    there: Callable[[KeySet], DataFrame] | None = None,
 ) -> None:
     """Refuse rows (DUPLICATE_KEY, NULL_KEY) that lack a key or have that of another row; `rows` are looked at more
     than once. `there`: the rows of some keys that the table has already, and keeps."""

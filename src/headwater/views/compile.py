@@ -16,9 +16,9 @@ from sqlglot import exp
 from headwater.core.errors import Code, TerminalError, UsageError, Where
 from headwater.core.model import At, Kind
 from headwater.incremental.query import Query, incremental
-from headwater.incremental.relations import Place, Relation, relation_of
+from headwater.incremental.relations import InputRelation, RelationVersion, relation_of
 from headwater.incremental.schema_growth import differences, grown, without_later_fields
-from headwater.incremental.state.base import HIDDEN, Kept
+from headwater.incremental.state.base import HIDDEN, StoredResult
 from headwater.incremental.state.choice import kept
 from headwater.incremental.translation.refusal import NotIncremental
 from headwater.project.graph import Name
@@ -51,7 +51,7 @@ class Asked:
     presented: Presented
     text: str
     """For Spark: without the order and limit at the top."""
-    relations: Mapping[str, Relation]
+    relations: Mapping[str, InputRelation]
     """By their names in `text`."""
     driving: frozenset[str] = frozenset()
     """Labels of the relations whose changes drive the result; the others are looked up."""
@@ -67,17 +67,19 @@ class Asked:
     pinned: ClassVar[bool] = True
     """Its columns are others only when it is another one."""
 
-    def inputs(self) -> list[Relation]:
+    def inputs(self) -> list[InputRelation]:
         """Each relation once."""
         return list({one.label: one for one in self.relations.values()}.values())
 
-    def put(self, places: Mapping[str, Place], recorded: Columns | None) -> None:
+    def put(self, places: Mapping[str, RelationVersion], recorded: Columns | None) -> None:
         """Make the relations at some places known to the session, with the columns that they had."""
         for name, relation in self.relations.items():
             rows = relation.rows(places[relation.label])
             _limited(rows, relation, recorded).createOrReplaceTempView(name)
 
-    def compiled(self, spark: SparkSession, places: Mapping[str, Place], recorded: Columns | None = None) -> Compiled:
+    def compiled(
+        self, spark: SparkSession, places: Mapping[str, RelationVersion], recorded: Columns | None = None
+    ) -> Compiled:
         """Analysed over the relations at some places."""
         return compiled(self, spark, places, recorded)
 
@@ -96,7 +98,7 @@ class Compiled:
     answered: DataFrame = field(repr=False)
     """The result over the sessions' views, as they are."""
     query: Query | None = None
-    kept: Kept | None = None
+    kept: StoredResult | None = None
     refused: NotIncremental | None = None
     """Why it can't be kept incrementally."""
 
@@ -133,7 +135,7 @@ def asked(
     driving = {str(Name(resolve(one, known), one.name)) for one in named if one in asking or one.temporal}
     events = {str(Name(resolve(one, known), one.name)) for one in asking if one.driving or not one.temporal}
     found = presented(with_validity(query), sql)
-    relations: dict[str, Relation] = {}
+    relations: dict[str, InputRelation] = {}
 
     def place(reference: Reference, at: At | None) -> str:
         kind = resolve(reference, known)
@@ -155,7 +157,7 @@ def read_by(warehouse: Warehouse, sql: str) -> list[Name]:
 
 
 def compiled(
-    asked: Asked, spark: SparkSession, places: Mapping[str, Place], recorded: Columns | None = None
+    asked: Asked, spark: SparkSession, places: Mapping[str, RelationVersion], recorded: Columns | None = None
 ) -> Compiled:
     """Have Spark analyse it over the relations at some places; they become views of the session."""
     asked.put(places, recorded)
@@ -263,7 +265,7 @@ def _blamed(asked: Asked, error: AnalysisException) -> UsageError:
     return _wrong(asked, _REWRITTEN.sub("", without_plan(reason(error))), span, None)
 
 
-def columns_now(relations: Sequence[Relation], places: Mapping[str, Place]) -> dict[str, StructType]:
+def columns_now(relations: Sequence[InputRelation], places: Mapping[str, RelationVersion]) -> dict[str, StructType]:
     return {one.label: one.schema(places[one.label]) for one in relations}
 
 
@@ -287,7 +289,7 @@ def require_unchanged(asked: Asked, recorded: Columns, now: Columns) -> None:
             )
 
 
-def _limited(rows: DataFrame, relation: Relation, recorded: Columns | None) -> DataFrame:
+def _limited(rows: DataFrame, relation: InputRelation, recorded: Columns | None) -> DataFrame:
     """Columns that came later are not the view's: a star means what it meant when the view was built."""
     known = None if recorded is None else recorded.get(relation.label)
     if known is None:

@@ -18,13 +18,13 @@ _MEANING = {
 
 
 @dataclass(frozen=True)
-class Node:
+class ExplainNode:
     """An operator of the maintenance plan."""
 
     operator: str
     strategy: str
     reads: str
-    inputs: tuple[Node, ...] = ()
+    inputs: tuple[ExplainNode, ...] = ()
 
     def lines(self, depth: int = 0) -> list[str]:
         own = f"{'  ' * depth}{self.operator}  [{self.strategy}] {self.reads}"
@@ -40,7 +40,7 @@ class Explanation:
     reason: str
     policy: str
     stored: str
-    plan: Node | None
+    plan: ExplainNode | None
     next: str | None = None
     """What the next refresh would do."""
 
@@ -70,18 +70,22 @@ def explained(view: str, policy: str, made: Compiled, next: str | None = None) -
     return Explanation(view, True, f"operators are {', '.join(strategies)}", policy, stored, plan, next)
 
 
-def _node(operator: Operator, asked: Asked) -> Node:
+def _node(operator: Operator, asked: Asked) -> ExplainNode:
     if isinstance(operator, Scan):
         read = asked.relations.get(operator.source)
-        return Node(f"scan {operator.source if read is None else read.label}", "linear", "reads its changes")
+        return ExplainNode(f"scan {operator.source if read is None else read.label}", "linear", "reads its changes")
     inputs = tuple(_node(one, asked) for one in operator.inputs)
-    return Node(in_words_of(asked, operator.title), operator.strategy.value, _MEANING[operator.strategy], inputs)
+    return ExplainNode(in_words_of(asked, operator.title), operator.strategy.value, _MEANING[operator.strategy], inputs)
 
 
-def _topped(operator: Operator, asked: Asked) -> Node:
+def _topped(operator: Operator, asked: Asked) -> ExplainNode:
     """The aggregate at the top is brought forward from what is stored of it."""
     if operator.strategy is Strategy.LINEAR and len(operator.inputs) == 1:
         inner = _topped(operator.inputs[0], asked)
-        return Node(in_words_of(asked, operator.title), operator.strategy.value, _MEANING[operator.strategy], (inner,))
+        return ExplainNode(
+            in_words_of(asked, operator.title), operator.strategy.value, _MEANING[operator.strategy], (inner,)
+        )
     inputs = tuple(_node(one, asked) for one in operator.inputs)
-    return Node(in_words_of(asked, operator.title), "brought forward", "adds the change to the stored groups", inputs)
+    return ExplainNode(
+        in_words_of(asked, operator.title), "brought forward", "adds the change to the stored groups", inputs
+    )

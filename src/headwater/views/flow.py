@@ -14,16 +14,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.core.errors import Code, HeadwaterError, UsageError
 from headwater.core.model import Kind
-from headwater.core.spec import Relation, Table, View
+from headwater.core.spec import RelationSpec, Table, View
 from headwater.flows.flow import Intent, Landed, Ledger, Positions, Range, StepDone, flow_name, wait_for_commits
-from headwater.incremental.relations import Place, places
-from headwater.incremental.state.base import Unsteady
+from headwater.incremental.relations import RelationVersion, places
+from headwater.incremental.state.base import RetractionMismatch
 from headwater.sources.reader import Lag
 from headwater.tables.late import WATERMARK, Waterline
 from headwater.views.compile import Asked, asked
 from headwater.views.forward import made_by
 from headwater.views.records import Notes, Refreshed
-from headwater.views.refresh import Planned, Refresher, changed_rows
+from headwater.views.refresh import RefreshDecision, Refresher, changed_rows
 from headwater.views.row_checks import Screen, screen_of
 from headwater.views.stored_table import Storage
 from headwater.warehouse import Warehouse, fingerprint
@@ -48,7 +48,7 @@ class ViewFlow:
     """Told of by the commits of other flows."""
     last: Refreshed | None = None
     _intent: Intent | None = None
-    _seen: dict[str, Place] | None = None
+    _seen: dict[str, RelationVersion] | None = None
     """Looked at, and nothing was new to the view."""
 
     @property
@@ -101,7 +101,7 @@ class ViewFlow:
                 return None
             return self._run(self._begun(ahead or Range(_positions(self._places())), full))
 
-    def replayed(self, label: str, place: Place, why: str) -> StepDone:
+    def replayed(self, label: str, place: RelationVersion, why: str) -> StepDone:
         """Compute it anew over one of its inputs as that was once, in one commit; the others are as they are now."""
         with _one_at_a_time(self.refresher.storage.warehouse, self.flow):
             self.recover()
@@ -133,8 +133,8 @@ class ViewFlow:
             else:
                 try:
                     intent = self._screened(self.refresher.screen, start, end, intent, planned)
-                except Unsteady as why:  # such as a row that goes, and had been left out by an expectation
-                    planned = Planned(True, str(why))
+                except RetractionMismatch as why:  # such as a row that goes, and had been left out by an expectation
+                    planned = RefreshDecision(True, str(why))
                     intent = self._screened(self.refresher.screen, start, end, intent, planned)
         assert self.last is not None
         if self.last.version is None and self.refresher.screen is not None:
@@ -154,10 +154,10 @@ class ViewFlow:
     def _screened(
         self,
         screen: Screen,
-        start: Mapping[str, Place],
-        end: Mapping[str, Place],
+        start: Mapping[str, RelationVersion],
+        end: Mapping[str, RelationVersion],
         intent: Intent,
-        planned: Planned,
+        planned: RefreshDecision,
     ) -> Intent:
         """A refresh of what a table's checks let through; the intent with how far event time has come."""
         made = self.refresher.compiled(end)
@@ -197,11 +197,11 @@ class ViewFlow:
 
     # --- where it is
 
-    def _same(self, end: Mapping[str, Place], seen: Mapping[str, Place] | None) -> bool:
+    def _same(self, end: Mapping[str, RelationVersion], seen: Mapping[str, RelationVersion] | None) -> bool:
         """Whether nothing of what drives the result has moved."""
         return seen is not None and all(end[label] == seen.get(label) for label in self.refresher.asked.driving)
 
-    def recorded(self) -> dict[str, Place]:
+    def recorded(self) -> dict[str, RelationVersion]:
         """The places of the sources that the view's last commit names; NO_SUCH_RELATION before there is one."""
         table = self.refresher.table
         for commit in table.history() if table.exists() else []:
@@ -211,7 +211,7 @@ class ViewFlow:
             Code.NO_SUCH_RELATION, f"view '{self.name}' has no data yet", hint=f"headwater mv refresh {self.name}"
         )
 
-    def outlook(self, end: Mapping[str, Place]) -> str:
+    def outlook(self, end: Mapping[str, RelationVersion]) -> str:
         """What the next refresh would do, in words."""
         self._intent = self.ledger.last()
         why = self._why_full()
@@ -232,7 +232,7 @@ class ViewFlow:
             return "its definition has changed"
         return None
 
-    def _start(self) -> dict[str, Place]:
+    def _start(self) -> dict[str, RelationVersion]:
         return {} if self._intent is None else _places_of(self._intent.end)
 
     def _has_landed(self, intent: Intent) -> bool:
@@ -241,10 +241,10 @@ class ViewFlow:
             return True
         return table.exists() and table.landed(intent.mark(self.flow)) is not None
 
-    def _places(self) -> dict[str, Place]:
+    def _places(self) -> dict[str, RelationVersion]:
         return places(self.refresher.asked.inputs())
 
-    def _rows_ahead(self, end: Mapping[str, Place]) -> int | None:
+    def _rows_ahead(self, end: Mapping[str, RelationVersion]) -> int | None:
         start = self._start()
         return changed_rows(self.refresher.asked.inputs(), start, end) if start else None
 
@@ -300,7 +300,7 @@ def open_flow(
 def flow_of(
     warehouse: Warehouse,
     kind: Kind,
-    definition: Relation,
+    definition: RelationSpec,
     policy: str,
     query: Asked,
     spark: SparkSession,
@@ -325,11 +325,11 @@ def _one_at_a_time(warehouse: Warehouse, flow: str) -> threading.Lock:
     return _turns[f"{warehouse.around.warehouse}/{flow}"]
 
 
-def _positions(places: Mapping[str, Place]) -> dict[str, Any]:
+def _positions(places: Mapping[str, RelationVersion]) -> dict[str, Any]:
     return {label: place.to_json() for label, place in places.items()}
 
 
-def _places_of(positions: Positions) -> dict[str, Place]:
+def _places_of(positions: Positions) -> dict[str, RelationVersion]:
     about = (FULL, EMPTY, WATERMARK)
-    found = {label: Place.of(position) for label, position in positions.items() if label not in about}
+    found = {label: RelationVersion.of(position) for label, position in positions.items() if label not in about}
     return {label: place for label, place in found.items() if place is not None}

@@ -10,13 +10,13 @@ from headwater.core.model import Kind
 from headwater.core.spec import Table
 from headwater.flows.flow import Ledger, flow_name
 from headwater.project.decorators import Registered
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.transforms import transform_of
 from headwater.views.records import Notes
 from headwater.warehouse import Warehouse, fingerprint
 
 
-def made_by(project: Project, definition: Table) -> str:
+def made_by(project: ProjectDefinition, definition: Table) -> str:
     """Changes when the rows of a table may be others: by its definition, or by the text of its function.
 
     What is expected of rows is asked of those to come; the rows that are there stay.

@@ -10,7 +10,7 @@ from headwater.core.errors import Code, UsageError
 from headwater.core.model import Kind
 from headwater.incremental.joins import Join, JoinKind
 from headwater.incremental.operator import Operator, Strategy
-from headwater.incremental.state.base import Kept
+from headwater.incremental.state.base import StoredResult
 from headwater.incremental.state.grouped import Grouped
 from headwater.views.compile import Asked, Compiled
 
@@ -34,7 +34,7 @@ def require_no_retraction(made: Compiled) -> None:
             raise UsageError(Code.INVALID_SQL, message, where=asked.origin, hint=CURE)
 
 
-def _below(kept: Kept, operator: Operator) -> list[Operator]:
+def _below(kept: StoredResult, operator: Operator) -> list[Operator]:
     """All operators but an aggregate at the top that is brought forward: it adds to what is stored."""
     if not (isinstance(kept, Grouped) and kept.brings_forward):
         return operator.walk()

@@ -13,15 +13,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
 from headwater.core.logs import get_logger
-from headwater.core.model import DELETED, Kind, Mark, Version
+from headwater.core.model import DELETED, CommitTag, Kind, Version
 from headwater.formats.base import Capability, SparkTable
 from headwater.formats.evolution import aligned
-from headwater.formats.native import LightTable
+from headwater.formats.native import NativeTable
 from headwater.incremental.operator import Sources
-from headwater.incremental.relations import Place, Relation, States
+from headwater.incremental.relations import InputRelation, RelationVersion, States
 from headwater.incremental.run import Run, collected
 from headwater.incremental.schema_growth import grown, has_fields
-from headwater.incremental.state.base import ID, Unsteady, Update
+from headwater.incremental.state.base import ID, RetractionMismatch, Update
 from headwater.spark.arrow_bridge import local_frame, lying
 from headwater.spark.frames import column
 from headwater.views.compile import Asked, Columns, Compiled, columns_now
@@ -36,11 +36,11 @@ SMALL = 20_000
 
 log = get_logger(__name__)
 
-Places = Mapping[str, Place]
+Places = Mapping[str, RelationVersion]
 
 
 @dataclass(frozen=True)
-class Planned:
+class RefreshDecision:
     """How a refresh is going to be done, and why."""
 
     full: bool
@@ -70,7 +70,7 @@ class Refresher:
     """What else is asked of the rows."""
     _compiled: tuple[Columns, Compiled] | None = field(default=None, repr=False)
     _table: SparkTable | None = field(default=None, repr=False)
-    _light: LightTable | None = field(default=None, repr=False)
+    _light: NativeTable | None = field(default=None, repr=False)
 
     @property
     def table(self) -> SparkTable:
@@ -81,25 +81,25 @@ class Refresher:
 
     # --- how
 
-    def planned(self, start: Places, end: Places, *, why_full: str | None = None) -> Planned:
+    def planned(self, start: Places, end: Places, *, why_full: str | None = None) -> RefreshDecision:
         """Whether it goes incrementally, by the view's policy; refused where the policy is strict."""
         policy = self.policy or self.usual
         if why_full is not None:
-            return Planned(True, why_full)
+            return RefreshDecision(True, why_full)
         if policy == "full":
-            return Planned(True, "the policy is full")
+            return RefreshDecision(True, "the policy is full")
         made = self.compiled(end)
         obstacle = self._obstacle(made, start, end)
         if obstacle is not None:
             if policy == "incremental_strict":
                 raise UsageError(Code.NOT_INCREMENTAL, obstacle, hint=made.refused.hint if made.refused else None)
-            return Planned(True, obstacle)
+            return RefreshDecision(True, obstacle)
         changed = changed_rows(self.asked.inputs(), start, end)
         if policy != "auto":
-            return Planned(False, f"the policy is {policy}", None, made, changed)
+            return RefreshDecision(False, f"the policy is {policy}", None, made, changed)
         decision = decided(changed, self.notes.refreshes())
         log.info("refresh decided", view=self.name, incremental=decision.incremental, **decision.figures)
-        return Planned(not decision.incremental, decision.told, decision, made, changed)
+        return RefreshDecision(not decision.incremental, decision.told, decision, made, changed)
 
     def _obstacle(self, made: Compiled, start: Places, end: Places) -> str | None:
         """Why the change can't be brought in, in words."""
@@ -121,7 +121,7 @@ class Refresher:
                     return f"rows of {relation.label} were taken away or changed, and {unable}"
         return None
 
-    def _cannot_take_back(self, relation: Relation) -> str | None:
+    def _cannot_take_back(self, relation: InputRelation) -> str | None:
         """Why a row of the result can't be found again by a row of a topic that goes; None if it can."""
         if relation.kind is not Kind.TOPIC or relation.label not in self.asked.driving:
             return None
@@ -157,7 +157,7 @@ class Refresher:
     # --- doing it
 
     def refresh(
-        self, start: Places, end: Places, mark: Mark, planned: Planned, sources: Sources | None = None
+        self, start: Places, end: Places, mark: CommitTag, planned: RefreshDecision, sources: Sources | None = None
     ) -> Refreshed:
         """Bring the view to `end`; nothing is committed where nothing has changed. `sources`: what it is given of its
         relations, if that is not all."""
@@ -176,7 +176,7 @@ class Refresher:
         with Run(sources or self.states(start, end, recorded)) as run:
             try:
                 done = self._full(run, end, mark, done) if planned.full else self._incremental(run, planned, mark, done)
-            except Unsteady as why:
+            except RetractionMismatch as why:
                 if self.screen is not None:
                     raise  # what was checked of the rows is checked again: whoever called begins anew
                 done = self._full(run, end, mark, self._anew(done, why))
@@ -187,7 +187,7 @@ class Refresher:
         self.storage.sweep()
         return done
 
-    def _full(self, run: Run, end: Places, mark: Mark, done: Refreshed) -> Refreshed:
+    def _full(self, run: Run, end: Places, mark: CommitTag, done: Refreshed) -> Refreshed:
         self._compiled = None
         made = self.compiled(end)
         frame = made.answered if made.kept is None else made.kept.whole(run)
@@ -208,7 +208,7 @@ class Refresher:
             self.storage.settle(self.compiled(end), self.table)
             self._table = None
 
-    def _incremental(self, run: Run, planned: Planned, mark: Mark, done: Refreshed) -> Refreshed:
+    def _incremental(self, run: Run, planned: RefreshDecision, mark: CommitTag, done: Refreshed) -> Refreshed:
         assert planned.made is not None
         assert planned.made.kept is not None
         done = replace(done, rows_read=planned.changed)
@@ -218,7 +218,7 @@ class Refresher:
             return replace(done, refresh_type="none", reason="nothing has changed", rows_changed=0)
         return replace(done, rows_changed=changed, version=version)
 
-    def _anew(self, done: Refreshed, why: Unsteady) -> Refreshed:
+    def _anew(self, done: Refreshed, why: RetractionMismatch) -> Refreshed:
         """A full refresh instead, unless that may not be."""
         if (self.policy or self.usual) == "incremental_strict":
             raise TerminalError(
@@ -229,12 +229,12 @@ class Refresher:
         log.warning("computed anew", view=self.name, reason=str(why))
         return replace(done, refresh_type="full", reason=str(why))
 
-    def _grow(self, planned: Planned) -> None:
+    def _grow(self, planned: RefreshDecision) -> None:
         """Before a change is brought in: the table gets the columns that came to the query."""
         if planned.made is not None and not planned.full and self.storage.grown(planned.made, self.table):
             self._table = None
 
-    def _commit(self, run: Run, made: Compiled, update: Update, mark: Mark) -> tuple[int, Version | None]:
+    def _commit(self, run: Run, made: Compiled, update: Update, mark: CommitTag) -> tuple[int, Version | None]:
         """A small update by the light library, a large one by Spark."""
         taken = self._taken(update) if self.screen is None else None
         if taken is None:
@@ -274,7 +274,7 @@ class Refresher:
         names = [*schema.names, *([] if update.appends else [DELETED])]
         return aligned(rows.select(*map(column, names)), schema, self.table.address, deletes=not update.appends)
 
-    def _commit_small(self, taken: pa.Table, update: Update, mark: Mark) -> Version:
+    def _commit_small(self, taken: pa.Table, update: Update, mark: CommitTag) -> Version:
         if self._light is not None:
             try:
                 if update.appends:
@@ -286,7 +286,7 @@ class Refresher:
         return self.table.append(rows, mark) if update.appends else self.table.upsert(rows, mark, keys=[ID])
 
 
-def changed_rows(relations: list[Relation], start: Places, end: Places) -> int | None:
+def changed_rows(relations: list[InputRelation], start: Places, end: Places) -> int | None:
     """How many rows the sources' changes have, from their histories; None where those don't say."""
     total = 0
     for relation in relations:
@@ -300,7 +300,7 @@ def changed_rows(relations: list[Relation], start: Places, end: Places) -> int |
     return total
 
 
-def whole_rows(relations: list[Relation]) -> int | None:
+def whole_rows(relations: list[InputRelation]) -> int | None:
     """How many rows the sources have."""
     total = 0
     for relation in relations:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headwater.core.errors import HeadwaterError
 from headwater.core.logs import get_logger
 from headwater.core.storage import Files
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.registry import FORMATS
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Retired:
         if kept != tables:
             self._write(kept)
 
-    def drop(self, spark: SparkSession, around: Surroundings, *, at_once: bool = False) -> None:
+    def drop(self, spark: SparkSession, around: LakeContext, *, at_once: bool = False) -> None:
         """Drop those whose time is over; `at_once`: all of them. What fails is tried again with the next refresh."""
         tables = self._all()
         kept = [one for one in tables if not (at_once or _is_over(one)) or not _dropped(one, spark, around)]
@@ -68,7 +68,7 @@ def _is_over(table: _Table) -> bool:
     return datetime.now(timezone.utc) - datetime.fromisoformat(table.at) >= GRACE
 
 
-def _dropped(table: _Table, spark: SparkSession, around: Surroundings) -> bool:
+def _dropped(table: _Table, spark: SparkSession, around: LakeContext) -> bool:
     address = Address(table.path, table.table)
     try:
         FORMATS.get(table.format).spark(spark, address, around).drop()

@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.core.errors import Code, UsageError, Where
-from headwater.core.model import DELETED, Kind, Mark
+from headwater.core.model import DELETED, CommitTag, Kind
 from headwater.core.spec import Table
 from headwater.flows.flow import flow_name
 from headwater.formats.base import Capability, Format, SparkTable
-from headwater.incremental.keys import Keys, narrowed
+from headwater.incremental.keys import KeySet, narrowed
 from headwater.incremental.relations import States
 from headwater.incremental.run import Run
 from headwater.incremental.state.base import ID, SHOWN
@@ -46,13 +46,13 @@ class Screen:
     def flow(self) -> str:
         return flow_name(self.definition.name, Kind.TABLE)
 
-    def begin(self, mark: Mark, *, anew: bool) -> None:
+    def begin(self, mark: CommitTag, *, anew: bool) -> None:
         """A step begins. One that makes the whole table judges all rows again: its dead letters are those of now."""
         self.tally.begin(mark, anew=anew)
         if anew:
             self.letters.drop(self.flow, self.letters.ids(self.flow, whole=True))
 
-    def taken(self, states: States, made: Compiled, mark: Mark, line: Waterline, *, anew: bool) -> Screened:
+    def taken(self, states: States, made: Compiled, mark: CommitTag, line: Waterline, *, anew: bool) -> Screened:
         """What the query is given of its inputs."""
         if self.late is None:
             return Screened(states, line)
@@ -60,7 +60,9 @@ class Screen:
         self.tally.save()
         return found
 
-    def checked(self, rows: DataFrame, made: Compiled, run: Run, mark: Mark, table: SparkTable | None) -> DataFrame:
+    def checked(
+        self, rows: DataFrame, made: Compiled, run: Run, mark: CommitTag, table: SparkTable | None
+    ) -> DataFrame:
         """The rows to commit, with all that is stored beside them; `table` has what they come to, None if nothing."""
         visible = F.lit(True)
         if DELETED in rows.columns:
@@ -117,7 +119,7 @@ def screen_of(warehouse: Warehouse, definition: Table, spark: SparkSession) -> S
     return Screen(definition, place, letters, tally, late, expected)
 
 
-def _others(table: SparkTable, rows: DataFrame) -> Callable[[Keys], DataFrame]:
+def _others(table: SparkTable, rows: DataFrame) -> Callable[[KeySet], DataFrame]:
     """The table's rows that some rows neither replace nor delete."""
     stays = table.read()
     if SHOWN in stays.columns:

@@ -12,13 +12,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.model import Kind
-from headwater.core.spec import Layout, Relation, layout_of
+from headwater.core.spec import Layout, RelationSpec, layout_of
 from headwater.core.state import RelationRecord
 from headwater.flows.flow import flow_name
 from headwater.formats.base import Address, Capability, Format, SparkTable
-from headwater.formats.native import LightTable
+from headwater.formats.native import NativeTable
 from headwater.formats.registry import FORMATS
-from headwater.incremental.keys import Keys, narrowed
+from headwater.incremental.keys import KeySet, narrowed
 from headwater.incremental.state.base import ID
 from headwater.spark.arrow_bridge import local_frame
 from headwater.spark.frames import column
@@ -37,9 +37,9 @@ class StoredRows:
     """The rows that a view's table has: a small one's by its light reader, else by Spark."""
 
     table: SparkTable
-    light: LightTable | None
+    light: NativeTable | None
 
-    def some(self, keys: Keys, columns: Sequence[str] = ()) -> DataFrame:
+    def some(self, keys: KeySet, columns: Sequence[str] = ()) -> DataFrame:
         """Those that have one of some keys."""
         if keys.few is not None and len(keys.columns) == 1:
             [key], wanted = keys.columns, [one[0] for one in keys.few]
@@ -73,7 +73,7 @@ class Storage:
     warehouse: Warehouse
     kind: Kind
     name: str
-    definition: Relation
+    definition: RelationSpec
     spark: SparkSession
 
     @property
@@ -90,7 +90,7 @@ class Storage:
             format, address = self.format, self._address("")
         return format.spark(self.spark, address, self.warehouse.around)
 
-    def light(self, table: SparkTable) -> LightTable | None:
+    def light(self, table: SparkTable) -> NativeTable | None:
         """The light way to commit a few rows, where the format has one."""
         if table.format.can(Capability.LIGHT_APPEND) and table.format.light is not None:
             return table.format.light(table.address, table.around)

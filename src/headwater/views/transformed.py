@@ -16,7 +16,7 @@ from headwater.core.model import Kind
 from headwater.core.spec import Table
 from headwater.incremental.called import Called
 from headwater.incremental.query import Query
-from headwater.incremental.relations import Place, relation_of
+from headwater.incremental.relations import RelationVersion, relation_of
 from headwater.incremental.state.bag import Bag
 from headwater.ingest.schemas import parse_ddl
 from headwater.project.decorators import Registered
@@ -49,7 +49,9 @@ class Transformation(Asked):
         """The parameters that take what may lose rows again."""
         return frozenset(name for name, one in self.relations.items() if one.kind is not Kind.TOPIC)
 
-    def compiled(self, spark: SparkSession, places: Mapping[str, Place], recorded: Columns | None = None) -> Compiled:
+    def compiled(
+        self, spark: SparkSession, places: Mapping[str, RelationVersion], recorded: Columns | None = None
+    ) -> Compiled:
         """Have the function describe its result, and see that it looks at single rows."""
         schemas = {name: self._schema(name, places, recorded) for name in self.relations}
         result = self._of({name: sample(spark, name, schema) for name, schema in schemas.items()})
@@ -66,7 +68,7 @@ class Transformation(Asked):
     def require_unchanged(self, recorded: Columns, now: Columns) -> None:
         """The function itself says what it misses."""
 
-    def _schema(self, name: str, places: Mapping[str, Place], recorded: Columns | None) -> StructType:
+    def _schema(self, name: str, places: Mapping[str, RelationVersion], recorded: Columns | None) -> StructType:
         """The columns that a parameter has. Where rows may go again they stay those of the build: a row is taken back
         by what the function makes of it, which has to be what it made then."""
         relation = self.relations[name]

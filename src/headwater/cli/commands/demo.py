@@ -17,8 +17,8 @@ import typer
 from headwater.api.lake import Lake
 from headwater.cli.output import AsJson, note, print_json, print_line, show_records
 from headwater.cli.shop import customers
-from headwater.cli.shop.database import Server, data_folder, programs
-from headwater.cli.shop.events import Generator, Sent
+from headwater.cli.shop.database import PostgresServer, data_folder, programs
+from headwater.cli.shop.events import Sent, ShopEvents
 from headwater.core.errors import Code, HeadwaterError, UsageError
 
 DEMO = Path("headwater-demo")
@@ -41,7 +41,7 @@ def demo(
     _make_room(folder)
     with _database() as dsn:
         _write(folder, dsn)
-        shop = Generator(folder / "landing")
+        shop = ShopEvents(folder / "landing")
         note(f"1. a project in {folder}/: {', '.join(sorted(path.name for path in folder.glob('*.yml')))}")
         if dsn is not None:
             note(f"   and a PostgreSQL with {customers.create(dsn)} customers")
@@ -87,7 +87,7 @@ def _database() -> Iterator[str | None]:
         return
     with ExitStack() as stack:
         try:
-            server = Server(stack.enter_context(data_folder()))
+            server = PostgresServer(stack.enter_context(data_folder()))
         except HeadwaterError as error:
             note(f"the shop's customers are left out: {error.problem.message}")
             stack.close()

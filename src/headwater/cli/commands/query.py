@@ -18,7 +18,7 @@ from headwater.cli.served import warm
 from headwater.core.errors import Code, UsageError
 from headwater.core.units import parse_duration
 from headwater.query.engines import Engine
-from headwater.query.limits import Stopping
+from headwater.query.limits import QueryStop
 
 
 def duration(text: str) -> timedelta:
@@ -56,7 +56,7 @@ def query(
     text = sys.stdin.read() if sql == "-" else sql
     seconds = None if timeout is None else duration(timeout).total_seconds()
 
-    def work(stopping: Stopping) -> None:
+    def work(stopping: QueryStop) -> None:
         with Lake.open(project, target) as lake:
             for setting in settings or ():
                 name, _, value = setting.partition("=")

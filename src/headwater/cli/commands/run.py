@@ -17,7 +17,7 @@ import typer
 from typer.main import get_command
 
 from headwater.api.lake import Lake
-from headwater.cli.live import Show
+from headwater.cli.live import RunDisplay
 from headwater.cli.options import ProjectPath, Target
 from headwater.cli.output import AsJson, note, show_error, show_records
 from headwater.cli.served import answers, streams_by_thread
@@ -49,7 +49,7 @@ def run(
     if once and watch:
         raise UsageError(Code.USAGE, "a run that comes to an end has nothing to watch: give --once or --watch")
     interval = None if every is None else _interval(every)
-    show = Show(as_json=as_json)
+    show = RunDisplay(as_json=as_json)
     _hush()
     home = find_project(project).parent / HOME
     with stop_on_signals() as stopping, native_words(home), streams_by_thread(), Lake.open(project, target) as lake:
@@ -84,7 +84,7 @@ def run(
         raise typer.Exit(1)
 
 
-class Stopping:
+class RunStop:
     """Whether the run is to stop, and whether somebody outside said so."""
 
     def __init__(self) -> None:
@@ -93,12 +93,12 @@ class Stopping:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Stopping]:
+def stop_on_signals() -> Iterator[RunStop]:
     """The first SIGTERM or SIGINT asks the flows to stop; the second ends everything at once.
 
     Nothing is lost by that: what a step has not committed is done again at the next start.
     """
-    stopping = Stopping()
+    stopping = RunStop()
 
     def stop(number: int, frame: FrameType | None) -> None:
         if stopping.by_signal:
@@ -115,7 +115,7 @@ def stop_on_signals() -> Iterator[Stopping]:
 
 
 @contextmanager
-def reload_on_hangup(stopping: Stopping) -> Iterator[threading.Event]:
+def reload_on_hangup(stopping: RunStop) -> Iterator[threading.Event]:
     """SIGHUP asks for the project to be read again; where it comes because the terminal is gone, the flows stop."""
     reloading, terminal = threading.Event(), _has_terminal()
 

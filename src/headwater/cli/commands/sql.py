@@ -18,7 +18,7 @@ from headwater.cli.remote import ask
 from headwater.cli.rows import Output, print_rows
 from headwater.core.errors import Code, HeadwaterError, UsageError, did_you_mean
 from headwater.query.engines import Engine
-from headwater.query.limits import Stopping
+from headwater.query.limits import QueryStop
 from headwater.spark.errors import as_headwater_error
 from headwater.sql.parse import is_complete, parse_statement, split
 from headwater.sql.statements import SetOption
@@ -118,7 +118,7 @@ class Shell:
         elif code:
             self.failed = code
 
-    def _answer(self, statement: str, stopping: Stopping) -> None:
+    def _answer(self, statement: str, stopping: QueryStop) -> None:
         result = self._lake.sql(statement, stopping=stopping)
         stopping.check()  # nothing is printed by a statement that was left behind
         print_rows(result, self._output)

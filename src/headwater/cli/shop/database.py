@@ -38,7 +38,7 @@ def _of_the_wheel() -> str | None:
     return next(map(str, found), None)
 
 
-class Server:
+class PostgresServer:
     """One server in a folder; its only user is trusted, on loopback alone."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] = LOGICAL) -> None:

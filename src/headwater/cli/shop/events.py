@@ -30,7 +30,7 @@ class Sent:
     """Orders that cost nothing, which the shop does not expect."""
 
 
-class Generator:
+class ShopEvents:
     """Sends the day's events as files of JSON lines, in the order in which they arrive."""
 
     def __init__(self, landing: Path, seed: int = 7) -> None:

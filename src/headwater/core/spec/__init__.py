@@ -14,7 +14,7 @@ from headwater.core.spec.outlets import Monitor as Monitor
 from headwater.core.spec.relations import Apply as Apply
 from headwater.core.spec.relations import Expectation as Expectation
 from headwater.core.spec.relations import Refresh as Refresh
-from headwater.core.spec.relations import Relation as Relation
+from headwater.core.spec.relations import RelationSpec as RelationSpec
 from headwater.core.spec.relations import SchemaPolicy as SchemaPolicy
 from headwater.core.spec.relations import Table as Table
 from headwater.core.spec.relations import Topic as Topic

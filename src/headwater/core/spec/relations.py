@@ -11,7 +11,7 @@ from headwater.core.spec.base import Count, Definition, Duration, Frozen, Interv
 from headwater.core.spec.layout import Compaction, Layout, ParquetOptions, Retention
 
 
-class Relation(Definition):
+class RelationSpec(Definition):
     """What topics, tables and views have in common: where and how they are kept."""
 
     format: str | None = Field(default=None, description="Table format; the project's if unset.")
@@ -25,7 +25,7 @@ class Relation(Definition):
     retain: Retention | None = Field(default=None, description="What is kept of the past.")
 
     @model_validator(mode="after")
-    def _one_place(self) -> Relation:
+    def _one_place(self) -> RelationSpec:
         if self.path is not None and self.table is not None and not isinstance(self, Topic):
             raise ValueError("give `path` or `table`, not both")
         return self
@@ -48,7 +48,7 @@ class SchemaPolicy(Frozen):
     )
 
 
-class Topic(Relation):
+class Topic(RelationSpec):
     """A named, append-only stream kept as a columnar table."""
 
     from_: str = Field(alias="from", description="The source it is fed from.")
@@ -133,7 +133,7 @@ class Expectation(Frozen):
     )
 
 
-class Table(Relation):
+class Table(RelationSpec):
     """Refined data: from SQL or Python, from a stream of changes, or loaded by hand."""
 
     from_: str | None = Field(
@@ -214,14 +214,14 @@ class Refresh(Frozen):
         return self
 
 
-class View(Relation):
+class View(RelationSpec):
     """A materialized view: always equal to its query at the versions it names."""
 
     sql: str = Field(description="The query.")
     refresh: Refresh = Field(default=Refresh(), description="When and how it is brought up to date.")
 
 
-def layout_of(definition: Relation) -> Layout:
+def layout_of(definition: RelationSpec) -> Layout:
     """How a topic, table or view lies in its files."""
     return Layout(
         keys=_keys_of(definition),
@@ -234,7 +234,7 @@ def layout_of(definition: Relation) -> Layout:
     )
 
 
-def _keys_of(definition: Relation) -> tuple[str, ...]:
+def _keys_of(definition: RelationSpec) -> tuple[str, ...]:
     if not isinstance(definition, Table):
         return ()
     if definition.apply is None:

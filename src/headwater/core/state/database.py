@@ -87,7 +87,7 @@ _statuses = sa.Table(
 )
 
 
-class Database:
+class StateDatabase:
     """Small and transactional; SQLite beside the project, or a database that several machines share."""
 
     def __init__(self, url: str) -> None:

@@ -28,7 +28,7 @@ from headwater.core.state.records import (
 )
 
 if TYPE_CHECKING:
-    from headwater.core.state.database import Database
+    from headwater.core.state.database import StateDatabase
 
 
 class Copy(Protocol):
@@ -50,7 +50,7 @@ class State:
         self.refusal: HeadwaterError | None = None
         """Why nobody may write to the lake with this state."""
         self._lock = threading.RLock()
-        self._opened: Database | None = None
+        self._opened: StateDatabase | None = None
         self._file = Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
         self._reader: sqlite3.Connection | None = None
         self._known: tuple[int, list[RelationRecord]] | None = None
@@ -91,12 +91,12 @@ class State:
         return self._file is None
 
     @property
-    def _database(self) -> Database:
+    def _database(self) -> StateDatabase:
         with self._lock:
             if self._opened is None:
-                from headwater.core.state.database import Database
+                from headwater.core.state.database import StateDatabase
 
-                self._opened = Database(self._url)
+                self._opened = StateDatabase(self._url)
             return self._opened
 
     def close(self) -> None:

@@ -14,14 +14,14 @@ from pyspark.sql.types import StructType
 
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.delta.native import storage_options
 
 
-class Begun:
+class FirstWrite:
     """The note that a table's first write has begun."""
 
-    def __init__(self, address: Address, around: Surroundings) -> None:
+    def __init__(self, address: Address, around: LakeContext) -> None:
         assert address.path is not None
         self._path = address.path
         self._around = around

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
-from headwater.formats.native import LightTable
+from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
+from headwater.formats.native import NativeTable
 from headwater.spark.session import Extension, SessionNeeds
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ LOG_STORE = Path(__file__).with_name("ConditionalLogStore.java")
 _S3 = ("s3://", "s3a://")
 
 
-def _needs(around: Surroundings) -> SessionNeeds:
+def _needs(around: LakeContext) -> SessionNeeds:
     on_s3 = around.storage.get("s3") is not None or around.warehouse.startswith(_S3)
     # Delta's own log store for S3 lets two processes both win a commit.
     store = {f"spark.delta.logStore.{scheme}.impl": f"headwater.{LOG_STORE.stem}" for scheme in ("s3", "s3a")}
@@ -36,17 +36,17 @@ def _needs(around: Surroundings) -> SessionNeeds:
     )
 
 
-def _address(around: Surroundings, kind: str, name: str) -> Address:
+def _address(around: LakeContext, kind: str, name: str) -> Address:
     return Address(path=f"{around.warehouse.rstrip('/')}/{kind}/{name}")
 
 
-def _spark(spark: SparkSession, address: Address, around: Surroundings) -> SparkTable:
+def _spark(spark: SparkSession, address: Address, around: LakeContext) -> SparkTable:
     from headwater.formats.delta.spark import DeltaTable
 
     return DeltaTable(spark, address, around)
 
 
-def _light(address: Address, around: Surroundings) -> LightTable:
+def _light(address: Address, around: LakeContext) -> NativeTable:
     from headwater.formats.delta.native import DeltaLight
 
     return DeltaLight(address, around)

@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.core.model import Commit, DataFile, Mark, Version
+from headwater.core.model import Commit, CommitTag, DataFile, Version
 from headwater.formats.delta.stamps import Stamp, stamp, text
 from headwater.spark.session import texts
 
@@ -240,7 +240,7 @@ def _commit(version: Version, info: dict[str, Any]) -> Commit:
         operation=str(info.get("operation", "UNKNOWN")).lower(),
         rows_added=added,
         rows_removed=removed,
-        mark=Mark.from_json(info.get("userMetadata")),
+        mark=CommitTag.from_json(info.get("userMetadata")),
     )
 
 

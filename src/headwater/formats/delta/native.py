@@ -13,18 +13,18 @@ from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headwater.core.errors import Code, IntegrityError, TerminalError, Unsupported
-from headwater.core.model import At, Mark, Version
+from headwater.core.model import At, CommitTag, Version
 from headwater.core.storage import Files
 from headwater.formats.arrow import as_spark
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.delta import native_lookup
 from headwater.formats.delta.file_scan import BY_FILE, scan
-from headwater.formats.delta.native_append import Writer
+from headwater.formats.delta.native_append import DeltaWriter
 from headwater.formats.delta.properties import FEED, MAPPING, OLDEST
 from headwater.formats.delta.stamps import Stamp, stamp
 from headwater.formats.file_scan import ParquetScan
 from headwater.formats.key_filter import Near
-from headwater.formats.native import LightTable
+from headwater.formats.native import NativeTable
 
 _EXACT = {"timestampNtz", "v2Checkpoint", "deletionVectors"}
 """Reader features under which deltalake gives Spark's rows, as the tests compare them."""
@@ -33,12 +33,12 @@ _seen: dict[tuple[str, Version], tuple[Handle, Stamp | None]] = {}
 """Versions of tables that were looked at last."""
 
 
-class DeltaLight(LightTable):
+class DeltaLight(NativeTable):
     """Reads through deltalake's own query engine, which knows deletion vectors; a raw file list does not."""
 
-    def __init__(self, address: Address, around: Surroundings) -> None:
+    def __init__(self, address: Address, around: LakeContext) -> None:
         super().__init__(address, around)
-        self._writer = Writer(address, around, self._open)
+        self._writer = DeltaWriter(address, around, self._open)
         self._held: tuple[Handle, Stamp | None] | None = None
         self._scanned: tuple[tuple[object, Version], ParquetScan] | None = None
 
@@ -124,10 +124,10 @@ class DeltaLight(LightTable):
                 _seen.pop(next(iter(_seen)))
         return held[0]
 
-    def _append(self, rows: pa.Table, mark: Mark) -> Version:
+    def _append(self, rows: pa.Table, mark: CommitTag) -> Version:
         return self._writer.append(rows, mark)
 
-    def _upsert(self, rows: pa.Table, keys: Sequence[str], mark: Mark | None) -> Version:
+    def _upsert(self, rows: pa.Table, keys: Sequence[str], mark: CommitTag | None) -> Version:
         return self._writer.upsert(rows, keys, mark)
 
     def _open(self, version: Version | None = None) -> Handle:

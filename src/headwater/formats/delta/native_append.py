@@ -21,12 +21,12 @@ from deltalake import DeltaTable as Handle
 from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError, TableNotFoundError
 
 from headwater.core.errors import Code, TerminalError, TransientError, Unsupported
-from headwater.core.model import DELETED, Mark, Version
+from headwater.core.model import DELETED, CommitTag, Version
 from headwater.core.spec import Layout
 from headwater.core.spec.layout import ParquetOptions
 from headwater.core.storage import Files
 from headwater.formats.arrow import fitted
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.delta.properties import LAYOUT, MAPPING
 
 _EXACT = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "timestampNtz"}
@@ -46,16 +46,16 @@ _STATISTICS_LENGTH = 32
 """Characters of a text in a file's statistics, as Spark keeps them."""
 
 
-class Writer:
+class DeltaWriter:
     """Appends to one table on a handle that is kept warm between commits."""
 
-    def __init__(self, address: Address, around: Surroundings, open: Callable[[], Handle]) -> None:
+    def __init__(self, address: Address, around: LakeContext, open: Callable[[], Handle]) -> None:
         self._address = address
         self._around = around
         self._open = open
         self._kept: tuple[Handle, Version, bytes] | None = None
 
-    def append(self, rows: pa.Table, mark: Mark) -> Version:
+    def append(self, rows: pa.Table, mark: CommitTag) -> Version:
         handle = self._latest()
         self._refuse_inexact(handle)
         done = handle.transaction_version(mark.writer)
@@ -79,7 +79,7 @@ class Writer:
         self._kept = (handle, version, told) if told else None
         return version
 
-    def upsert(self, rows: pa.Table, keys: Sequence[str], mark: Mark | None) -> Version:
+    def upsert(self, rows: pa.Table, keys: Sequence[str], mark: CommitTag | None) -> Version:
         """New rows and new states of rows; those with `_deleted` are keys to delete."""
         handle = self._latest()
         self._refuse_inexact(handle)
@@ -160,7 +160,7 @@ class Writer:
             raise TransientError(Code.COMMIT_FAILED, f"a commit to {self._address} failed: {error}") from error
 
 
-def _commit(mark: Mark | None) -> CommitProperties:
+def _commit(mark: CommitTag | None) -> CommitProperties:
     """On top of another writer's commit nothing is made unseen."""
     if mark is None:
         return CommitProperties(max_commit_retries=0)
@@ -175,10 +175,10 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _made_by(handle: Handle, mark: Mark) -> Version:
+def _made_by(handle: Handle, mark: CommitTag) -> Version:
     """The version of a step that is known to have landed; the present one where the log has forgotten it."""
     for commit in handle.history():
-        found = Mark.from_json(commit.get("userMetadata"))
+        found = CommitTag.from_json(commit.get("userMetadata"))
         if found is not None and found.same_step(mark):
             return int(commit["version"])
     return handle.version()

@@ -12,20 +12,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, TerminalError
-from headwater.core.model import WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
+from headwater.core.model import WEIGHT, At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
-from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, SparkTable, Surroundings
+from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, LakeContext, SparkTable
 from headwater.formats.delta import touched
 from headwater.formats.delta.bounds import COLUMNS as BOUNDED
 from headwater.formats.delta.bounds import bounds
-from headwater.formats.delta.first_write import Begun
+from headwater.formats.delta.first_write import FirstWrite
 from headwater.formats.delta.format import DELTA
 from headwater.formats.delta.log import TransactionLog
 from headwater.formats.delta.properties import FEED, LAYOUT, MAPPING, OLDEST, PHYSICAL, WENT
 from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.merge import merge_sql
-from headwater.formats.merge_hints import Merging
+from headwater.formats.merge_hints import MergeHints
 from headwater.formats.stats import table_stats
 from headwater.spark.frames import column, quoted, settings, signed, temp_view, to_ddl
 
@@ -37,7 +37,7 @@ class DeltaTable(SparkTable):
 
     merges = True
 
-    def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
+    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
         super().__init__(spark, address, around)
         self._log = TransactionLog(spark, self.path)
 
@@ -68,11 +68,11 @@ class DeltaTable(SparkTable):
         clause = f" PARTITIONED BY ({partitioned})" if partitioned else ""
         self.spark.sql(f"CREATE TABLE {self._name} ({columns}) USING delta{clause} {_tblproperties(properties)}")
 
-    def _create_with(self, df: DataFrame, layout: Layout, mark: Mark | None) -> Version:
+    def _create_with(self, df: DataFrame, layout: Layout, mark: CommitTag | None) -> Version:
         """One commit: an empty version before it would cost as much as a step."""
         properties = _properties(df.schema, layout)
         self._log.clear_unborn()
-        begun = Begun(self.address, self.around)
+        begun = FirstWrite(self.address, self.around)
         if begun.left_over:  # a first write was cut off, and Delta takes its files for somebody's table
             begun.create(df.schema, layout, properties)
             return self._append(self._aligned(df), mark)
@@ -107,13 +107,13 @@ class DeltaTable(SparkTable):
 
     # --- writing
 
-    def _append(self, df: DataFrame, mark: Mark | None) -> Version:
+    def _append(self, df: DataFrame, mark: CommitTag | None) -> Version:
         return self._write(df, "append", mark)
 
-    def _replace(self, df: DataFrame, mark: Mark | None) -> Version:
+    def _replace(self, df: DataFrame, mark: CommitTag | None) -> Version:
         return self._write(df, "overwrite", mark)
 
-    def _write(self, df: DataFrame, mode: str, mark: Mark | None) -> Version:
+    def _write(self, df: DataFrame, mode: str, mark: CommitTag | None) -> Version:
         writer = df.write.format("delta").mode(mode)
         if mark is not None:
             writer = writer.option("txnAppId", mark.writer).option("txnVersion", mark.step)
@@ -122,7 +122,7 @@ class DeltaTable(SparkTable):
             writer.save(self.path)
         return self._made_by(mark)
 
-    def _merge(self, df: DataFrame, keys: Sequence[str], mark: Mark | None, known: Merging) -> Version:
+    def _merge(self, df: DataFrame, keys: Sequence[str], mark: CommitTag | None, known: MergeHints) -> Version:
         conf = self._file_settings()
         if known.persisted:
             # Else Delta copies the rows first: they might be others at the second reading.
@@ -131,13 +131,13 @@ class DeltaTable(SparkTable):
             df.sparkSession.sql(merge_sql(self._name, source, self.schema().names, keys, known))
         return self._made_by(mark)
 
-    def _landed(self, mark: Mark) -> Version | None:
+    def _landed(self, mark: CommitTag) -> Version | None:
         step = self._log.step_of(mark.writer)
         if step is None or step < mark.step:
             return None
         return self._made_by(mark)
 
-    def _made_by(self, mark: Mark | None) -> Version:
+    def _made_by(self, mark: CommitTag | None) -> Version:
         """The version of a step that is known to have landed."""
         if mark is not None:
             for commit in self._log.commits():
@@ -315,7 +315,7 @@ def _properties(schema: StructType, layout: Layout) -> dict[str, str]:
     return properties
 
 
-def _marked(mark: Mark | None) -> dict[str, str]:
+def _marked(mark: CommitTag | None) -> dict[str, str]:
     """The mark of a commit as settings of the session, where a statement takes no options."""
     if mark is None:
         return {}

@@ -16,13 +16,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from headwater.core.errors import Code, TerminalError
 from headwater.formats.hudi.instants import Instant
-from headwater.formats.hudi.timeline import Records
+from headwater.formats.hudi.timeline import HudiTimeline
 from headwater.spark.frames import column, diff, signed
 
 ROW_ID = ("_hoodie_record_key", "_hoodie_commit_seqno")
 
 
-def touched_files(records: Records, commits: Sequence[Instant]) -> tuple[list[str], list[str]]:
+def touched_files(records: HudiTimeline, commits: Sequence[Instant]) -> tuple[list[str], list[str]]:
     """The files that went and those that came; what came and went within the range is in neither."""
     balance: Counter[str] = Counter()
     for instant in commits:
@@ -41,7 +41,7 @@ def touched_files(records: Records, commits: Sequence[Instant]) -> tuple[list[st
     return went, came
 
 
-def _group_files(records: Records, instant: Instant, partition: str, groups: Sequence[str]) -> list[str]:
+def _group_files(records: HudiTimeline, instant: Instant, partition: str, groups: Sequence[str]) -> list[str]:
     """The base files that file groups had just before a commit took the groups away."""
     wanted = set(groups)
     before = str(int(instant.requested) - 1)

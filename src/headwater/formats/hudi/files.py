@@ -23,7 +23,7 @@ from headwater.core.storage import Files
 from headwater.formats.footers import row_counts
 from headwater.formats.hudi.columns import from_stored
 from headwater.formats.hudi.names import NO_VALUE
-from headwater.formats.hudi.timeline import LiveFile, Records
+from headwater.formats.hudi.timeline import HudiFile, HudiTimeline
 
 _BY_PATH = (StringType, IntegerType, LongType, DateType, BooleanType)
 """Types whose text in a partition path gives the value back exactly, so that Spark can prune by it."""
@@ -38,7 +38,7 @@ def instant_of(path: str) -> str:
 
 def read_base_files(
     spark: SparkSession,
-    records: Records,
+    records: HudiTimeline,
     paths: Iterable[str],
     schema: StructType,
     partition_by: Sequence[str],
@@ -71,7 +71,9 @@ def _written_schema(spark: SparkSession, key: str, path: str) -> StructType:
     return _schemas[key]
 
 
-def data_files(records: Records, live: Iterable[LiveFile], partition_by: Sequence[str], files: Files) -> list[DataFile]:
+def data_files(
+    records: HudiTimeline, live: Iterable[HudiFile], partition_by: Sequence[str], files: Files
+) -> list[DataFile]:
     """Live files with their rows: from the commits that wrote them, else from the footers."""
     base = [file for file in live if not file.is_log]
     rows: dict[str, int] = {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
-from headwater.formats.native import LightTable
+from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
+from headwater.formats.native import NativeTable
 from headwater.spark.session import SessionNeeds
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _NOTES = {
 }
 
 
-def _needs(around: Surroundings) -> SessionNeeds:
+def _needs(around: LakeContext) -> SessionNeeds:
     return SessionNeeds(
         connectors=("hudi",),
         conf={
@@ -39,17 +39,17 @@ def _needs(around: Surroundings) -> SessionNeeds:
     )
 
 
-def _address(around: Surroundings, kind: str, name: str) -> Address:
+def _address(around: LakeContext, kind: str, name: str) -> Address:
     return Address(path=f"{around.warehouse.rstrip('/')}/{kind}/{name}")
 
 
-def _spark(spark: SparkSession, address: Address, around: Surroundings) -> SparkTable:
+def _spark(spark: SparkSession, address: Address, around: LakeContext) -> SparkTable:
     from headwater.formats.hudi.spark import HudiSparkTable
 
     return HudiSparkTable(spark, address, around)
 
 
-def _light(address: Address, around: Surroundings) -> LightTable:
+def _light(address: Address, around: LakeContext) -> NativeTable:
     from headwater.formats.hudi.native import HudiLightTable
 
     return HudiLightTable(address, around)

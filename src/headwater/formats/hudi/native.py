@@ -15,10 +15,10 @@ from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.model import At, Version
 from headwater.core.storage import Files
 from headwater.formats.arrow import PLAIN_TYPES, spark_type
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.hudi.instants import COMMITS, OLDEST, SCHEMA, Instant, readable
 from headwater.formats.hudi.names import stored_name
-from headwater.formats.native import LightTable
+from headwater.formats.native import NativeTable
 
 _COMPLETED = re.compile(r"(\d+)_(\d+)\.(\w+)")
 _BEGUN = re.compile(r"(\d+)(?:\.(\w+))?\.(?:requested|inflight)")
@@ -27,10 +27,10 @@ _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
-class HudiLightTable(LightTable):
+class HudiLightTable(NativeTable):
     """Tables on a local file system, of the timeline's present form."""
 
-    def __init__(self, address: Address, around: Surroundings) -> None:
+    def __init__(self, address: Address, around: LakeContext) -> None:
         super().__init__(address, around)
         if address.path is None:
             raise Unsupported(f"a Hudi table has a path, not a name ({address})")

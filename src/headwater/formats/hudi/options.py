@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.core.model import Mark
+from headwater.core.model import CommitTag
 from headwater.core.spec import Layout
 from headwater.formats.hudi.names import stored_name
 from headwater.formats.hudi.timeline import MARK
@@ -80,7 +80,7 @@ def parquet_options(layout: Layout) -> dict[str, str]:
     return found
 
 
-def mark_options(mark: Mark | None) -> dict[str, str]:
+def mark_options(mark: CommitTag | None) -> dict[str, str]:
     """Hudi puts the options under this prefix into the commit's metadata."""
     return {} if mark is None else {"hoodie.datasource.write.commitmeta.key.prefix": MARK, MARK: mark.to_json()}
 

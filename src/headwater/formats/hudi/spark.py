@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, TerminalError, Unsupported
-from headwater.core.model import WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
+from headwater.core.model import WEIGHT, At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files, to_spark_uri
 from headwater.formats.base import DEFAULT_FILE_SIZE, Format, SparkTable
@@ -35,7 +35,7 @@ from headwater.formats.hudi.options import (
     write_options,
 )
 from headwater.formats.hudi.rows import prepared, prepared_schema
-from headwater.formats.hudi.timeline import CommitRecord, Records, hadoop_conf, storage_conf
+from headwater.formats.hudi.timeline import CommitRecord, HudiTimeline, hadoop_conf, storage_conf
 from headwater.formats.stats import table_stats
 from headwater.spark.frames import column, signed
 
@@ -71,12 +71,12 @@ class HudiSparkTable(SparkTable):
     def _jvm(self) -> Any:
         return self.spark._jvm
 
-    def _records(self) -> Records:
+    def _records(self) -> HudiTimeline:
         if not self.exists():
             raise TerminalError(Code.NO_SUCH_RELATION, f"there is no Hudi table at {self.path}")
-        return Records(self.spark, self._uri)
+        return HudiTimeline(self.spark, self._uri)
 
-    def _own_records(self) -> Records:
+    def _own_records(self) -> HudiTimeline:
         """To change the table: its ordering, keys and paths are as this module wants them only where it made it."""
         records = self._records()
         if not records.ours:
@@ -130,7 +130,7 @@ class HudiSparkTable(SparkTable):
     def schema(self) -> StructType:
         return self._schema(self._records())
 
-    def _schema(self, records: Records) -> StructType:
+    def _schema(self, records: HudiTimeline) -> StructType:
         stored = records.get(SCHEMA)
         if stored is not None:
             return StructType.fromJson(json.loads(stored))
@@ -140,7 +140,7 @@ class HudiSparkTable(SparkTable):
     def layout(self) -> Layout:
         return self._layout(self._records())
 
-    def _layout(self, records: Records) -> Layout:
+    def _layout(self, records: HudiTimeline) -> Layout:
         stored = records.get(LAYOUT)
         if stored is not None:
             return Layout.model_validate_json(stored)
@@ -158,10 +158,10 @@ class HudiSparkTable(SparkTable):
 
     # --- writing
 
-    def _append(self, df: DataFrame, mark: Mark | None) -> Version:
+    def _append(self, df: DataFrame, mark: CommitTag | None) -> Version:
         return self._write(df, "upsert" if self.layout().keys else "bulk_insert", mark)
 
-    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: Mark | None) -> Version:
+    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: CommitTag | None) -> Version:
         own = self.layout().keys
         if set(keys) != set(own):
             raise Unsupported(
@@ -170,10 +170,10 @@ class HudiSparkTable(SparkTable):
             )
         return self._write(df, "upsert", mark)
 
-    def _replace(self, df: DataFrame, mark: Mark | None) -> Version:
+    def _replace(self, df: DataFrame, mark: CommitTag | None) -> Version:
         return self._write(df, "insert_overwrite_table", mark)
 
-    def _write(self, df: DataFrame, operation: str, mark: Mark | None) -> Version:
+    def _write(self, df: DataFrame, operation: str, mark: CommitTag | None) -> Version:
         records = self._own_records()
         layout, schema = self._layout(records), self._schema(records)
         rows = prepared(df, schema, layout)
@@ -186,7 +186,7 @@ class HudiSparkTable(SparkTable):
         key = record_key(schema, layout.keys)
         return write_options(self._name, layout, key, self.spark.sparkContext.defaultParallelism)
 
-    def _landed(self, mark: Mark) -> Version | None:
+    def _landed(self, mark: CommitTag) -> Version | None:
         records = self._records()
         later: Version | None = None
         for instant in reversed(records.completed()):
@@ -210,7 +210,7 @@ class HudiSparkTable(SparkTable):
     def version_at(self, at: At) -> Version:
         return self._instant_at(self._records(), at).version
 
-    def _instant_at(self, records: Records, at: At) -> Instant:
+    def _instant_at(self, records: HudiTimeline, at: At) -> Instant:
         for instant in reversed(records.versions()):
             if instant.version == at if isinstance(at, int) else records.committed_at(instant) <= at:
                 return instant
@@ -225,7 +225,7 @@ class HudiSparkTable(SparkTable):
             version = versions[-1].version
         return self._state(records, str(version))
 
-    def _state(self, records: Records, version: str, *keep: str) -> DataFrame:
+    def _state(self, records: HudiTimeline, version: str, *keep: str) -> DataFrame:
         """The rows at a version, with some of Hudi's own columns if asked for."""
         schema = self._schema(records)
         if records.ours and not records.merge_on_read:
@@ -250,7 +250,7 @@ class HudiSparkTable(SparkTable):
             return forward.withColumn(WEIGHT, -column(WEIGHT))
         return self._between(records, first, last)
 
-    def _between(self, records: Records, first: Instant, last: Instant) -> DataFrame:
+    def _between(self, records: HudiTimeline, first: Instant, last: Instant) -> DataFrame:
         commits = [i for i in records.versions() if first.requested < i.requested <= last.requested]
         if all(records.commit(i).moves_only for i in commits):
             return signed(self.spark.createDataFrame([], self._schema(records)), 1)
@@ -262,13 +262,13 @@ class HudiSparkTable(SparkTable):
         pair = self._base_rows(records, went, *ROW_ID), self._base_rows(records, came, *ROW_ID)
         return compared(*pair) if any(records.commit(i).replaced for i in commits) else partnerless(*pair)
 
-    def _compare_states(self, records: Records, first: Instant, last: Instant) -> DataFrame:
+    def _compare_states(self, records: HudiTimeline, first: Instant, last: Instant) -> DataFrame:
         # Another writer's merging may give a row new values under the number that it had.
         keep = ROW_ID if records.has_row_ids and records.ours else ()
         old, new = (self._state(records, i.requested, *keep) for i in (first, last))
         return partnerless(old, new) if keep else compared(old, new)
 
-    def _base_rows(self, records: Records, paths: Sequence[str], *keep: str) -> DataFrame:
+    def _base_rows(self, records: HudiTimeline, paths: Sequence[str], *keep: str) -> DataFrame:
         full = [records.full_path(path) for path in paths]
         schema, partition_by = self._schema(records), self._layout(records).partition_by
         return read_base_files(self.spark, records, full, schema, partition_by, *keep)
@@ -357,7 +357,7 @@ class HudiSparkTable(SparkTable):
         return table_stats(self, {name: sizes.get(stored_name(name), 0) for name in self._schema(records).names})
 
 
-def _newest_marked(records: Records, versions: Sequence[Instant]) -> list[Version]:
+def _newest_marked(records: HudiTimeline, versions: Sequence[Instant]) -> list[Version]:
     """The newest commit of every flow that writes here: what says how far it has come."""
     newest: dict[str, Version] = {}
     for instant in versions:
@@ -367,7 +367,7 @@ def _newest_marked(records: Records, versions: Sequence[Instant]) -> list[Versio
     return list(newest.values())
 
 
-def _told(records: Records, instant: Instant, commit: CommitRecord) -> Commit:
+def _told(records: HudiTimeline, instant: Instant, commit: CommitRecord) -> Commit:
     moved = commit.moves_only
     added = 0 if moved else sum(w.inserted + w.updated for w in commit.written)
     removed = 0 if moved else sum(w.deleted + w.updated for w in commit.written)

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import SparkSession
 
 from headwater.core.errors import Code, TerminalError
-from headwater.core.model import Mark
+from headwater.core.model import CommitTag
 from headwater.formats.hudi.instants import OLDEST, SCHEMA, Instant, readable
 
 MARK = "headwater.mark"
@@ -40,7 +40,7 @@ class CommitRecord:
     """What a commit says of itself."""
 
     operation: str
-    mark: Mark | None
+    mark: CommitTag | None
     schema: str
     written: tuple[Written, ...]
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class CommitRecord:
 
 
 @dataclass(frozen=True)
-class LiveFile:
+class HudiFile:
     """A file of a state of the table."""
 
     partition: str
@@ -71,7 +71,7 @@ class LiveFile:
         return f"{self.partition}/{self.name}" if self.partition else self.name
 
 
-class Records:
+class HudiTimeline:
     """One table's records, as they were when this was made."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -178,7 +178,7 @@ class Records:
         extra = said.get("extraMetadata") or {}
         return CommitRecord(
             operation=said.get("operationType") or instant.action.upper(),
-            mark=Mark.from_json(extra.get(MARK)),
+            mark=CommitTag.from_json(extra.get(MARK)),
             schema=extra.get("schema") or "",
             written=tuple(_written(said.get("partitionToWriteStats") or {})),
             replaced=said.get("partitionToReplaceFileIds") or {},
@@ -186,11 +186,11 @@ class Records:
 
     # --- files
 
-    def live(self, version: str, partitions: Sequence[str] | None = None) -> list[LiveFile]:
+    def live(self, version: str, partitions: Sequence[str] | None = None) -> list[HudiFile]:
         """The files of a state: of the whole table, or of some partitions."""
         view = self._view()
         listed = self._jvm.java.util.stream.Collectors.toList()
-        files: list[LiveFile] = []
+        files: list[HudiFile] = []
         try:
             if partitions is None:
                 streams = view.getAllLatestFileSlicesBeforeOrOn(version)
@@ -250,10 +250,10 @@ def _written(by_partition: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterato
             )
 
 
-def _slice_files(piece: Mapping[str, Any]) -> Iterator[LiveFile]:
+def _slice_files(piece: Mapping[str, Any]) -> Iterator[HudiFile]:
     group = piece["fileGroupId"]
     base = piece.get("baseFile")
     if base:
-        yield LiveFile(group["partitionPath"], group["fileId"], base["path"], base["fileSize"])
+        yield HudiFile(group["partitionPath"], group["fileId"], base["path"], base["fileSize"])
     for log in piece.get("logFiles") or ():
-        yield LiveFile(group["partitionPath"], group["fileId"], log["pathStr"], log["fileSize"], is_log=True)
+        yield HudiFile(group["partitionPath"], group["fileId"], log["pathStr"], log["fileSize"], is_log=True)

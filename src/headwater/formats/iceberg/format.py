@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.catalogs.base import DEFAULT, spark_conf
-from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
+from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
 from headwater.formats.iceberg.names import catalogs, place
-from headwater.formats.native import LightTable
+from headwater.formats.native import NativeTable
 from headwater.spark.session import Extension, SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def _needs(around: Surroundings) -> SessionNeeds:
+def _needs(around: LakeContext) -> SessionNeeds:
     known = catalogs(around)
     connectors = dict.fromkeys(name for spec in known.values() for name in spec.connectors())
     conf: dict[str, str] = {}
@@ -25,11 +25,11 @@ def _needs(around: Surroundings) -> SessionNeeds:
     return SessionNeeds(("iceberg", *connectors), (extension,), conf)
 
 
-def _address(around: Surroundings, kind: str, name: str) -> Address:
+def _address(around: LakeContext, kind: str, name: str) -> Address:
     return Address(table=f"{DEFAULT}.{kind}.{name}")
 
 
-def _spark(spark: SparkSession, address: Address, around: Surroundings) -> SparkTable:
+def _spark(spark: SparkSession, address: Address, around: LakeContext) -> SparkTable:
     from headwater.formats.iceberg.spark import IcebergTable
 
     for catalog in catalogs(around).values():
@@ -37,7 +37,7 @@ def _spark(spark: SparkSession, address: Address, around: Surroundings) -> Spark
     return IcebergTable(spark, address, around)
 
 
-def _light(address: Address, around: Surroundings) -> LightTable:
+def _light(address: Address, around: LakeContext) -> NativeTable:
     from headwater.formats.iceberg.native import IcebergLight
 
     return IcebergLight(address, around)

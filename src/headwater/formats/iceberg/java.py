@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from headwater.catalogs.base import spark_conf
 from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError, did_you_mean
-from headwater.formats.base import Surroundings
+from headwater.formats.base import LakeContext
 from headwater.formats.iceberg.metadata import Metadata, unreadable
 from headwater.formats.iceberg.names import TableName, catalog_of, catalogs, place
 from headwater.formats.iceberg.recovery import forget_landed, note_landed
@@ -40,7 +40,7 @@ class JavaTable:
     """A handle on one table by name; nothing is loaded before it is asked for."""
 
     def __init__(
-        self, spark: SparkSession, name: TableName, around: Surroundings, look: Callable[[], None] = lambda: None
+        self, spark: SparkSession, name: TableName, around: LakeContext, look: Callable[[], None] = lambda: None
     ) -> None:
         """`look` is called before the table is loaded, and raises where that would be in vain."""
         self._look = look

@@ -51,7 +51,7 @@ _WIDTH = re.compile(r"(bucket|truncate)\[(\d+)\]")
 
 
 @dataclass(frozen=True)
-class Partition:
+class PartitionField:
     """One field of a partition spec."""
 
     transform: str
@@ -135,7 +135,7 @@ def _leaves_of(data_type: DataType, path: str) -> Iterator[str]:
 # --- partitions
 
 
-def partitions(schema: StructType, partition_by: Sequence[str]) -> list[Partition]:
+def partitions(schema: StructType, partition_by: Sequence[str]) -> list[PartitionField]:
     """What `partition_by` says: columns, and expressions such as `date(ts)` or `bucket(8, id)`."""
     found = [_partition(text) for text in partition_by]
     for partition in found:
@@ -148,10 +148,10 @@ def partitions(schema: StructType, partition_by: Sequence[str]) -> list[Partitio
     return found
 
 
-def _partition(text: str) -> Partition:
+def _partition(text: str) -> PartitionField:
     called = TRANSFORM.match(text)
     if called is None:
-        return Partition("identity", text)
+        return PartitionField("identity", text)
     name, arguments = called[1].lower(), [argument.strip() for argument in called[2].split(",")]
     transform = _TRANSFORMS.get(name)
     if transform is None:
@@ -166,10 +166,10 @@ def _partition(text: str) -> Partition:
     if len(columns) != 1 or len(widths) != int(sized):
         form = f"{name}(8, column)" if sized else f"{name}(column)"
         raise UsageError(Code.INVALID_VALUE, f"partition_by: '{text}' should be {form}")
-    return Partition(transform, columns[0], int(widths[0]) if sized else None)
+    return PartitionField(transform, columns[0], int(widths[0]) if sized else None)
 
 
-def java_spec(jvm: Any, java_schema: Any, wanted: Sequence[Partition]) -> Any:
+def java_spec(jvm: Any, java_schema: Any, wanted: Sequence[PartitionField]) -> Any:
     """A new table's partition spec."""
     builder = jvm.org.apache.iceberg.PartitionSpec.builderFor(java_schema)
     for partition in wanted:
@@ -177,7 +177,7 @@ def java_spec(jvm: Any, java_schema: Any, wanted: Sequence[Partition]) -> Any:
     return builder.build()
 
 
-def respec(jvm: Any, update: Any, metadata: Metadata, wanted: Sequence[Partition]) -> None:
+def respec(jvm: Any, update: Any, metadata: Metadata, wanted: Sequence[PartitionField]) -> None:
     """Turn the present spec into another: what both have stays as it is."""
     names = {f["id"]: f["name"] for f in metadata.fields(None)}
     present = {_partition(_shown(f, names)): f["name"] for f in metadata.spec() if f["transform"] != "void"}

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from headwater.core.errors import Code, IntegrityError
-from headwater.core.model import At, Commit, Mark, Version
+from headwater.core.model import At, Commit, CommitTag, Version
 
 MARK = "headwater.mark"
 """The snapshot property that holds the step which made the snapshot."""
@@ -41,7 +41,7 @@ def unreadable(table: str, file: str | None, why: str) -> IntegrityError:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class IcebergSnapshot:
     """One version of the table."""
 
     id: Version
@@ -53,8 +53,8 @@ class Snapshot:
     schema_id: int | None
 
     @property
-    def mark(self) -> Mark | None:
-        return Mark.from_json(self.summary.get(MARK))
+    def mark(self) -> CommitTag | None:
+        return CommitTag.from_json(self.summary.get(MARK))
 
     @property
     def has_deletes(self) -> bool:
@@ -105,11 +105,11 @@ class Metadata:
         return int(self._raw["format-version"])
 
     @cached_property
-    def snapshots(self) -> dict[Version, Snapshot]:
+    def snapshots(self) -> dict[Version, IcebergSnapshot]:
         return {snapshot.id: snapshot for snapshot in map(_snapshot, self._raw.get("snapshots") or ())}
 
     @property
-    def current(self) -> Snapshot | None:
+    def current(self) -> IcebergSnapshot | None:
         found = self._raw.get("current-snapshot-id")
         return None if found is None else self.snapshots.get(int(found))
 
@@ -141,7 +141,7 @@ class Metadata:
 
     # --- versions
 
-    def lineage(self) -> Iterator[Snapshot]:
+    def lineage(self) -> Iterator[IcebergSnapshot]:
         """The versions that led to the present one, newest first; what was rolled back is not among them."""
         told: set[Version] = set()
         at = self.current
@@ -165,16 +165,16 @@ class Metadata:
                 return found if found in self.snapshots else None
         return None
 
-    def landed(self, mark: Mark) -> Version | None:
+    def landed(self, mark: CommitTag) -> Version | None:
         for snapshot in self.lineage():
             found = snapshot.mark
             if found is not None and found.same_step(mark):
                 return snapshot.id
         return None
 
-    def between(self, start: Version, end: Version) -> list[Snapshot] | None:
+    def between(self, start: Version, end: Version) -> list[IcebergSnapshot] | None:
         """The snapshots of (start, end], newest first; None if `end` does not follow from `start`."""
-        found: list[Snapshot] = []
+        found: list[IcebergSnapshot] = []
         at = self.snapshots.get(end)
         while at is not None and at.id != start:
             found.append(at)
@@ -213,10 +213,10 @@ class Metadata:
         }
 
 
-def _snapshot(raw: dict[str, Any]) -> Snapshot:
+def _snapshot(raw: dict[str, Any]) -> IcebergSnapshot:
     summary = {key: str(value) for key, value in (raw.get("summary") or {}).items()}
     parent, schema = raw.get("parent-snapshot-id"), raw.get("schema-id")
-    return Snapshot(
+    return IcebergSnapshot(
         id=int(raw["snapshot-id"]),
         parent=None if parent is None else int(parent),
         sequence=int(raw.get("sequence-number") or 0),

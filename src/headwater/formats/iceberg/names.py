@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headwater.catalogs.base import DEFAULT, CatalogSpec, Place
+from headwater.catalogs.base import DEFAULT, CatalogSpec, LakeLocation
 from headwater.catalogs.hadoop import HadoopCatalog
 from headwater.catalogs.jdbc import JdbcCatalog
 from headwater.core.errors import Code, UsageError
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
@@ -61,17 +61,17 @@ def split(name: str) -> tuple[str, ...]:
     return tuple((quoted or plain).replace("``", "`") for quoted, plain in _PART.findall(name))
 
 
-def catalogs(around: Surroundings) -> Mapping[str, CatalogSpec]:
+def catalogs(around: LakeContext) -> Mapping[str, CatalogSpec]:
     """The project's catalogs; the embedded one is there by itself."""
     return {DEFAULT: JdbcCatalog(), **around.catalogs}
 
 
-def catalog_of(name: TableName, around: Surroundings) -> CatalogSpec | None:
+def catalog_of(name: TableName, around: LakeContext) -> CatalogSpec | None:
     """The config of the catalog that a table is in; None if only the session knows it."""
     if name.folder is not None:
         return HadoopCatalog(warehouse=name.folder)
     return catalogs(around).get(name.catalog)
 
 
-def place(around: Surroundings) -> Place:
-    return Place(around.warehouse, around.home)
+def place(around: LakeContext) -> LakeLocation:
+    return LakeLocation(around.warehouse, around.home)

@@ -17,12 +17,12 @@ from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.model import At, Version
 from headwater.core.secret import Secret
 from headwater.formats.arrow import as_spark
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.file_scan import ParquetScan
 from headwater.formats.iceberg.file_scan import scan
 from headwater.formats.iceberg.metadata import Metadata, unreadable
 from headwater.formats.iceberg.names import catalog_of, place, table_name
-from headwater.formats.native import LightTable
+from headwater.formats.native import NativeTable
 
 _TORN = (ValidationError, ValueError, EOFError)
 """What pyiceberg raises over a metadata file that was cut, or is something else."""
@@ -37,10 +37,10 @@ _STORAGE = {
 }
 
 
-class IcebergLight(LightTable):
+class IcebergLight(NativeTable):
     """Opens the table anew for each question, so that every answer is the latest."""
 
-    def __init__(self, address: Address, around: Surroundings) -> None:
+    def __init__(self, address: Address, around: LakeContext) -> None:
         super().__init__(address, around)
         self._name = table_name(address)
         self._catalog: Catalog | None = None

@@ -14,7 +14,7 @@ from typing import Any
 from headwater.catalogs.base import CatalogSpec
 from headwater.catalogs.embedded import embedded
 from headwater.core.storage import Files
-from headwater.formats.base import Surroundings
+from headwater.formats.base import LakeContext
 from headwater.formats.iceberg.metadata import Metadata
 from headwater.formats.iceberg.names import TableName
 from headwater.formats.iceberg.relocation import metadata_files, read_metadata
@@ -26,14 +26,14 @@ LastStep = Callable[[str], Step | None]
 """A flow's newest step in the ledger."""
 
 
-def note_landed(around: Surroundings, name: TableName, location: str) -> None:
+def note_landed(around: LakeContext, name: TableName, location: str) -> None:
     """A commit has landed: its metadata file is the table's. For the embedded catalog, which a machine can lose."""
     if name.folder is None and name.catalog in embedded(around.catalogs):
         told = json.dumps({"metadata": inside(location, around.warehouse) or location})
         Files(around.warehouse, around.storage).write_atomic(_note(name.parts), told)
 
 
-def forget_landed(around: Surroundings, name: TableName) -> None:
+def forget_landed(around: LakeContext, name: TableName) -> None:
     """The table is dropped."""
     if name.folder is None and name.catalog in embedded(around.catalogs):
         Files(around.warehouse, around.storage).delete(_note(name.parts))

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, IntegrityError, UsageError
-from headwater.core.model import DELETED, At, Commit, DataFile, Mark, TableStats, Version
+from headwater.core.model import DELETED, At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.spec import Layout
-from headwater.formats.base import Address, Format, SparkTable, Surroundings
+from headwater.formats.base import Address, Format, LakeContext, SparkTable
 from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.feed import drop_feeds, open_feed
 from headwater.formats.iceberg import changes, maintenance
@@ -37,7 +37,7 @@ _looked_at: dict[tuple[str, str | None], float] = {}
 class IcebergTable(SparkTable):
     """Data goes through Spark; what the metadata tells and holds goes through Iceberg's Java API."""
 
-    def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
+    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
         super().__init__(spark, address, around)
         self.name = table_name(address)
         self._java = JavaTable(spark, self.name, around, self._require_whole)
@@ -92,17 +92,17 @@ class IcebergTable(SparkTable):
 
     # --- writing
 
-    def _append(self, df: DataFrame, mark: Mark | None) -> Version:
+    def _append(self, df: DataFrame, mark: CommitTag | None) -> Version:
         self._java.open_in(df.sparkSession)
         writer = df.writeTo(self.name.sql()).options(**_write_options(mark))
         return self._committed(mark, writer.append)
 
-    def _replace(self, df: DataFrame, mark: Mark | None) -> Version:
+    def _replace(self, df: DataFrame, mark: CommitTag | None) -> Version:
         self._java.open_in(df.sparkSession)
         writer = df.writeTo(self.name.sql()).options(**_write_options(mark))
         return self._committed(mark, lambda: writer.overwrite(F.lit(True)))
 
-    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: Mark | None) -> Version:
+    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: CommitTag | None) -> Version:
         self._java.open_in(df.sparkSession)
         source = f"upsert_{uuid.uuid4().hex}"
         statement = _merge(self.name.sql(), source, [name for name in df.columns if name != DELETED], keys)
@@ -118,7 +118,7 @@ class IcebergTable(SparkTable):
         finally:
             df.sparkSession.catalog.dropTempView(source)
 
-    def _committed(self, mark: Mark | None, write: Callable[[], object]) -> Version:
+    def _committed(self, mark: CommitTag | None, write: Callable[[], object]) -> Version:
         with committing(self.name):
             write()
         metadata = self._java.landed()
@@ -130,7 +130,7 @@ class IcebergTable(SparkTable):
             raise IntegrityError(Code.TABLE_CORRUPT, f"a commit to {self.address} does not show in its snapshots")
         return version
 
-    def _landed(self, mark: Mark) -> Version | None:
+    def _landed(self, mark: CommitTag) -> Version | None:
         return self._java.metadata().landed(mark)
 
     # --- reading
@@ -263,7 +263,7 @@ class IcebergTable(SparkTable):
         return table_stats(self, maintenance.column_bytes(self, metadata, current.id) if current else {})
 
 
-def _write_options(mark: Mark | None) -> dict[str, str]:
+def _write_options(mark: CommitTag | None) -> dict[str, str]:
     return {} if mark is None else {f"snapshot-property.{MARK}": mark.to_json()}
 
 

@@ -9,10 +9,10 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from headwater.core.model import DELETED, Mark, Version
+from headwater.core.model import DELETED, CommitTag, Version
 from headwater.formats.paimon.rows import rows_of
 from headwater.formats.paimon.snapshots import COMPACT, OVERWRITE, Write
-from headwater.formats.paimon.store import LiveFile, Store, is_added
+from headwater.formats.paimon.store import PaimonFile, PaimonStore, is_added
 from headwater.spark.frames import column
 
 PATH = "__paimon_file_path"
@@ -20,7 +20,7 @@ FULL = 0.8
 """A file of this share of the target size is left alone."""
 
 
-def upsert(store: Store, df: DataFrame, keys: Sequence[str], mark: Mark | None) -> Version:
+def upsert(store: PaimonStore, df: DataFrame, keys: Sequence[str], mark: CommitTag | None) -> Version:
     """Rewrite the files that hold one of the keys, in one commit with the new rows."""
     latest = store.latest()
     df = df.persist()
@@ -41,7 +41,7 @@ def upsert(store: Store, df: DataFrame, keys: Sequence[str], mark: Mark | None) 
         df.unpersist()
 
 
-def compact(store: Store, target_file_size: int) -> None:
+def compact(store: PaimonStore, target_file_size: int) -> None:
     """Join each partition's small files into files of the target size."""
     groups = [
         [file for file in group if file.bytes < FULL * target_file_size] for group in _by_partition(store).values()
@@ -53,14 +53,14 @@ def compact(store: Store, target_file_size: int) -> None:
     _rewrite(store, groups, frames, {"target-file-size": f"{target_file_size} b"})
 
 
-def cluster(store: Store, columns: Sequence[str]) -> None:
+def cluster(store: PaimonStore, columns: Sequence[str]) -> None:
     """Sort each partition by z-order of the columns."""
     groups = list(_by_partition(store).values())
     frames = [store.z_ordered(rows_of(store, group, store.java()), columns) for group in groups]
     _rewrite(store, groups, frames, {})
 
 
-def account(store: Store, write: Write, keyed: bool) -> tuple[str, int | None, int | None]:
+def account(store: PaimonStore, write: Write, keyed: bool) -> tuple[str, int | None, int | None]:
     """What a write did, and the rows it added and removed; None where only a scan could tell."""
     if write.kind == COMPACT:
         return "compact", 0, 0
@@ -79,16 +79,16 @@ def account(store: Store, write: Write, keyed: bool) -> tuple[str, int | None, i
     return ("upsert", None, None) if removed else ("append", added, 0)
 
 
-def _by_partition(store: Store) -> dict[str, list[LiveFile]]:
+def _by_partition(store: PaimonStore) -> dict[str, list[PaimonFile]]:
     latest = store.latest()
-    groups: dict[str, list[LiveFile]] = {}
+    groups: dict[str, list[PaimonFile]] = {}
     for file in [] if latest is None else store.files(latest.id):
         groups.setdefault(file.bucket_path, []).append(file)
     return groups
 
 
 def _rewrite(
-    store: Store, groups: Sequence[Sequence[LiveFile]], frames: Sequence[DataFrame], options: dict[str, str]
+    store: PaimonStore, groups: Sequence[Sequence[PaimonFile]], frames: Sequence[DataFrame], options: dict[str, str]
 ) -> None:
     if not groups:
         return
@@ -96,5 +96,5 @@ def _rewrite(
     store.compact_files(store.rewritten([file for group in groups for file in group], messages))
 
 
-def _bytes(group: Sequence[LiveFile]) -> int:
+def _bytes(group: Sequence[PaimonFile]) -> int:
     return sum(file.bytes for file in group)

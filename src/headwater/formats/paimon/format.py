@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.core.storage import to_spark_uri
-from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
-from headwater.formats.native import LightTable
+from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
+from headwater.formats.native import NativeTable
 from headwater.spark.session import Extension, SessionNeeds
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _MISSING = {
 }
 
 
-def _needs(around: Surroundings) -> SessionNeeds:
+def _needs(around: LakeContext) -> SessionNeeds:
     prefix = f"spark.sql.catalog.{CATALOG}"
     return SessionNeeds(
         connectors=("paimon",),
@@ -39,17 +39,17 @@ def _needs(around: Surroundings) -> SessionNeeds:
     )
 
 
-def _address(around: Surroundings, kinds: str, name: str) -> Address:
+def _address(around: LakeContext, kinds: str, name: str) -> Address:
     return Address(table=f"{CATALOG}.{kinds}.{name}")
 
 
-def _spark(spark: SparkSession, address: Address, around: Surroundings) -> SparkTable:
+def _spark(spark: SparkSession, address: Address, around: LakeContext) -> SparkTable:
     from headwater.formats.paimon.spark import PaimonTable
 
     return PaimonTable(spark, address, around)
 
 
-def _light(address: Address, around: Surroundings) -> LightTable:
+def _light(address: Address, around: LakeContext) -> NativeTable:
     from headwater.formats.paimon.native import PaimonLight
 
     return PaimonLight(address, around)

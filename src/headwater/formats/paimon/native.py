@@ -15,10 +15,10 @@ from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.model import At, Version
 from headwater.core.storage import Files
 from headwater.formats.arrow import as_spark
-from headwater.formats.base import Address, Surroundings
-from headwater.formats.native import LightTable
+from headwater.formats.base import Address, LakeContext
+from headwater.formats.native import NativeTable
 from headwater.formats.paimon.format import CATALOG
-from headwater.formats.paimon.snapshots import Snapshot, version_at
+from headwater.formats.paimon.snapshots import PaimonSnapshot, version_at
 
 TRIED = "2.1."
 """The pypaimon whose rows were compared with Spark's."""
@@ -27,10 +27,10 @@ _STATS_COLUMNS = "_VALUE_STATS_COLS"
 _PLAIN = re.compile(r"^\w+$")
 
 
-class PaimonLight(LightTable):
+class PaimonLight(NativeTable):
     """Snapshots are read here, so that versions are counted as on Spark's side; rows by pypaimon."""
 
-    def __init__(self, address: Address, around: Surroundings) -> None:
+    def __init__(self, address: Address, around: LakeContext) -> None:
         super().__init__(address, around)
         self._location = _location(address, around)
         self._files = Files(self._location, around.storage)
@@ -63,14 +63,14 @@ class PaimonLight(LightTable):
         reader = as_spark(builder.new_read().to_arrow_batch_reader(splits))
         return reader if columns is None or narrowed else _selected(reader, columns)
 
-    def _newest_first(self) -> Iterator[Snapshot]:
+    def _newest_first(self) -> Iterator[PaimonSnapshot]:
         names = [entry.name for entry in self._files.list("snapshot")] if self._files.exists("snapshot") else []
         ids = sorted((int(name[9:]) for name in names if re.match(r"^snapshot-\d+$", name)), reverse=True)
         for snapshot_id in ids:
             text = self._files.find(_path(snapshot_id))
             if text is None:
                 return  # expired since it was listed, and all before it
-            yield Snapshot.from_json(text.decode())
+            yield PaimonSnapshot.from_json(text.decode())
 
     def _open(self) -> Any:
         if not self._files.is_local:
@@ -100,7 +100,7 @@ def _reads_older_manifests() -> None:
     ManifestFileManager._get_value_stats_fields = with_default
 
 
-def _location(address: Address, around: Surroundings) -> str:
+def _location(address: Address, around: LakeContext) -> str:
     if address.path is not None:
         return address.path
     catalog, _, rest = str(address.table).partition(".")

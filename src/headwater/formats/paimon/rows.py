@@ -16,8 +16,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from headwater.core.errors import Unsupported
 from headwater.core.model import Version
 from headwater.formats.paimon.nested import conformed
-from headwater.formats.paimon.snapshots import Snapshot
-from headwater.formats.paimon.store import LiveFile, Store
+from headwater.formats.paimon.snapshots import PaimonSnapshot
+from headwater.formats.paimon.store import PaimonFile, PaimonStore
 from headwater.spark.frames import column
 
 _AS_WRITTEN = {
@@ -39,12 +39,12 @@ def _is_or_has_struct(data_type: DataType) -> bool:
     return isinstance(data_type, StructType) or has_struct(data_type)
 
 
-def structs_in_parquet(store: Store, java: Any) -> bool:
+def structs_in_parquet(store: PaimonStore, java: Any) -> bool:
     """Whether Paimon's own reader can't be trusted with the table."""
     return dict(java.options()).get("file.format") == "parquet" and has_struct(store.schema_of(java))
 
 
-def rows_at(store: Store, version: Version) -> DataFrame:
+def rows_at(store: PaimonStore, version: Version) -> DataFrame:
     """The rows of a version, in the schema of that version."""
     pinned = store.java().copy({"scan.snapshot-id": str(version)})
     if not structs_in_parquet(store, pinned):
@@ -58,12 +58,12 @@ def rows_at(store: Store, version: Version) -> DataFrame:
     return rows_of(store, store.files(version), pinned)
 
 
-def latest_rows(store: Store, latest: Snapshot) -> DataFrame:
+def latest_rows(store: PaimonStore, latest: PaimonSnapshot) -> DataFrame:
     """The rows of the latest snapshot, with the columns that the table has got since."""
     return evolved(store, rows_at(store, latest.id), latest.schema_id, store.java())
 
 
-def evolved(store: Store, frame: DataFrame, schema_id: int, java: Any) -> DataFrame:
+def evolved(store: PaimonStore, frame: DataFrame, schema_id: int, java: Any) -> DataFrame:
     """Rows of one schema of the table in the schema of the Java table. Paimon knows a column by its id."""
     if schema_id == java.schema().id():
         return frame
@@ -73,11 +73,11 @@ def evolved(store: Store, frame: DataFrame, schema_id: int, java: Any) -> DataFr
     return conformed(frame.select(*known), store.schema_of(java))
 
 
-def rows_of(store: Store, files: list[LiveFile], java: Any) -> DataFrame:
+def rows_of(store: PaimonStore, files: list[PaimonFile], java: Any) -> DataFrame:
     """The rows of some files of a table without keys, in the schema of the Java table."""
     target = store.schema_of(java)
-    parquet: dict[int, list[LiveFile]] = {}
-    others: list[LiveFile] = []
+    parquet: dict[int, list[PaimonFile]] = {}
+    others: list[PaimonFile] = []
     for file in files:
         if file.path.endswith(".parquet"):
             parquet.setdefault(file.schema_id, []).append(file)
@@ -91,7 +91,7 @@ def rows_of(store: Store, files: list[LiveFile], java: Any) -> DataFrame:
     return reduce(DataFrame.unionByName, frames)
 
 
-def _parquet(store: Store, files: list[LiveFile], schema_id: int, java: Any) -> DataFrame:
+def _parquet(store: PaimonStore, files: list[PaimonFile], schema_id: int, java: Any) -> DataFrame:
     """Files that were written under one schema."""
     written = store.schema_of(java.copy(java.schemaManager().schema(schema_id)))
     schema = StructType([StructField(f.name, f.dataType) for f in written.fields])

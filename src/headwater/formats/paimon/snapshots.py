@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import groupby
 
-from headwater.core.model import Mark, Version
+from headwater.core.model import CommitTag, Version
 
 APPEND, OVERWRITE, COMPACT = "APPEND", "OVERWRITE", "COMPACT"
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class PaimonSnapshot:
     """What Paimon records of one snapshot."""
 
     id: Version
@@ -29,9 +29,9 @@ class Snapshot:
     schema_id: int
 
     @staticmethod
-    def from_json(text: str) -> Snapshot:
+    def from_json(text: str) -> PaimonSnapshot:
         found = json.loads(text)
-        return Snapshot(
+        return PaimonSnapshot(
             id=found["id"],
             kind=found["commitKind"],
             user=found["commitUser"],
@@ -45,23 +45,23 @@ class Snapshot:
         return datetime.fromtimestamp(self.millis / 1000, timezone.utc)
 
     @property
-    def mark(self) -> Mark | None:
+    def mark(self) -> CommitTag | None:
         """The step that made it: its mark is the name of the commit's user."""
-        return Mark.from_json(self.user)
+        return CommitTag.from_json(self.user)
 
 
 @dataclass(frozen=True)
 class Write:
     """The snapshots of one write, oldest first."""
 
-    snapshots: tuple[Snapshot, ...]
+    snapshots: tuple[PaimonSnapshot, ...]
 
     @property
-    def first(self) -> Snapshot:
+    def first(self) -> PaimonSnapshot:
         return self.snapshots[0]
 
     @property
-    def last(self) -> Snapshot:
+    def last(self) -> PaimonSnapshot:
         return self.snapshots[-1]
 
     @property
@@ -71,18 +71,18 @@ class Write:
         return next((kind for kind in kinds if kind != COMPACT), COMPACT)
 
 
-def writes(newest_first: Iterable[Snapshot]) -> Iterator[Write]:
+def writes(newest_first: Iterable[PaimonSnapshot]) -> Iterator[Write]:
     """The writes that the snapshots belong to, newest first."""
     for _, group in groupby(newest_first, key=lambda snapshot: (snapshot.user, snapshot.identifier)):
         yield Write(tuple(group)[::-1])
 
 
-def version_at(newest_first: Iterable[Snapshot], at: datetime) -> Version | None:
+def version_at(newest_first: Iterable[PaimonSnapshot], at: datetime) -> Version | None:
     """The newest version whose rows were there at a time."""
     return next((write.last.id for write in writes(newest_first) if write.first.at <= at), None)
 
 
-def landed(newest_first: Iterable[Snapshot], mark: Mark) -> Version | None:
+def landed(newest_first: Iterable[PaimonSnapshot], mark: CommitTag) -> Version | None:
     """The version that the step made. A writer's steps come in order: an older one of it ends the search."""
     for snapshot in newest_first:
         found = snapshot.mark

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
-from headwater.core.model import DELETED, WEIGHT, At, Commit, DataFile, Mark, TableStats, Version
+from headwater.core.model import DELETED, WEIGHT, At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.spec import Layout
-from headwater.formats.base import Address, Format, SparkTable, Surroundings
+from headwater.formats.base import Address, Format, LakeContext, SparkTable
 from headwater.formats.evolution import AddColumn, Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.paimon import files, options
 from headwater.formats.paimon.format import PAIMON
@@ -24,14 +24,14 @@ from headwater.formats.paimon.rows import evolved, has_struct, latest_rows, rows
 from headwater.formats.paimon.snapshots import (
     APPEND,
     COMPACT,
-    Snapshot,
+    PaimonSnapshot,
     Write,
     landed,
     oldest_to_keep,
     version_at,
     writes,
 )
-from headwater.formats.paimon.store import DELETE, INSERT, ROW_KIND, LiveFile, Store
+from headwater.formats.paimon.store import DELETE, INSERT, ROW_KIND, PaimonFile, PaimonStore
 from headwater.formats.stats import table_stats
 from headwater.spark.frames import column, diff, signed
 
@@ -43,9 +43,9 @@ LONGEST_LOG = 100
 class PaimonTable(SparkTable):
     """By name in a catalog or by path. A version is the last snapshot of a write."""
 
-    def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
+    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
         super().__init__(spark, address, around)
-        self._store = Store(spark, address)
+        self._store = PaimonStore(spark, address)
 
     @property
     def format(self) -> Format:
@@ -79,14 +79,14 @@ class PaimonTable(SparkTable):
 
     # --- writing
 
-    def _append(self, df: DataFrame, mark: Mark | None) -> Version:
+    def _append(self, df: DataFrame, mark: CommitTag | None) -> Version:
         self._settle_schema()
         keys = self.layout().keys
         if keys:  # Paimon writes a table with keys by key, whatever it is called
             return self._write_by_key(df.withColumn(DELETED, F.lit(False)), keys, mark)
         return self._store.commit(self._store.write(df), mark)
 
-    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: Mark | None) -> Version:
+    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: CommitTag | None) -> Version:
         self._settle_schema()
         own = self.layout().keys
         if not own:
@@ -99,7 +99,7 @@ class PaimonTable(SparkTable):
             )
         return self._write_by_key(df, own, mark)
 
-    def _write_by_key(self, df: DataFrame, keys: Sequence[str], mark: Mark | None) -> Version:
+    def _write_by_key(self, df: DataFrame, keys: Sequence[str], mark: CommitTag | None) -> Version:
         names = [column(name) for name in self.schema().names]
         if set(self.layout().partition_by) <= set(keys):
             kind = F.when(column(DELETED), F.lit(DELETE)).otherwise(F.lit(INSERT))
@@ -127,10 +127,10 @@ class PaimonTable(SparkTable):
         came = df.where(~column(DELETED))
         return came.select(*names, _row_kind(F.lit(INSERT))).unionByName(went.select(*names, _row_kind(F.lit(DELETE))))
 
-    def _replace(self, df: DataFrame, mark: Mark | None) -> Version:
+    def _replace(self, df: DataFrame, mark: CommitTag | None) -> Version:
         return self._store.commit(self._store.write(df, overwrite=True), mark, overwrite=True)
 
-    def _landed(self, mark: Mark) -> Version | None:
+    def _landed(self, mark: CommitTag) -> Version | None:
         return landed(self._store.newest_first(), mark)
 
     # --- reading
@@ -168,7 +168,7 @@ class PaimonTable(SparkTable):
         target = java.copy(java.schemaManager().schema(new.schema_id))
         return diff(evolved(self._store, self._read(start), old.schema_id, target), self._read(end))
 
-    def _snapshot(self, version: Version) -> Snapshot:
+    def _snapshot(self, version: Version) -> PaimonSnapshot:
         found = self._store.snapshot(version)
         if found is None:
             raise self._no_such_version(version)
@@ -189,7 +189,7 @@ class PaimonTable(SparkTable):
             return self._keyed_log(end_schema, between, first, last)
         return self._append_log(end_schema, between)
 
-    def _keyed_log(self, java: Any, between: list[Snapshot], first: Version, last: Version) -> DataFrame | None:
+    def _keyed_log(self, java: Any, between: list[PaimonSnapshot], first: Version, last: Version) -> DataFrame | None:
         told = dict(java.options())
         if told.get("changelog-producer") != "lookup" or told.get("merge-engine", "deduplicate") != "deduplicate":
             return None
@@ -207,8 +207,8 @@ class PaimonTable(SparkTable):
         parts = [frame.select(*names, weight) for frame in frames]
         return reduce(DataFrame.unionByName, parts) if parts else self._nothing(java)
 
-    def _append_log(self, java: Any, between: list[Snapshot]) -> DataFrame | None:
-        came: list[LiveFile] = []
+    def _append_log(self, java: Any, between: list[PaimonSnapshot]) -> DataFrame | None:
+        came: list[PaimonFile] = []
         for snapshot in between:
             if snapshot.kind == APPEND:
                 added = self._store.added(snapshot.id)
@@ -341,7 +341,7 @@ def _row_kind(kind: Any) -> Any:
     return kind.cast("tinyint").alias(ROW_KIND)
 
 
-def _settled(version: Version, snapshots: dict[Version, Snapshot]) -> Version:
+def _settled(version: Version, snapshots: dict[Version, PaimonSnapshot]) -> Version:
     """The last of the snapshots that have the same rows: a compaction changes none."""
     while version + 1 in snapshots and snapshots[version + 1].kind == COMPACT:
         version += 1

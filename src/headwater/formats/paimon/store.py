@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from headwater.core.errors import Code, UsageError
-from headwater.core.model import Mark, Version
+from headwater.core.model import CommitTag, Version
 from headwater.formats.base import Address
-from headwater.formats.paimon.snapshots import Snapshot
+from headwater.formats.paimon.snapshots import PaimonSnapshot
 from headwater.spark.frames import settings
 
 ROW_KIND = "_row_kind_"
@@ -28,7 +28,7 @@ INSERT, DELETE = 0, 3
 
 
 @dataclass(frozen=True)
-class LiveFile:
+class PaimonFile:
     """A data file of one snapshot, with the Java objects that a rewrite hands back."""
 
     path: str
@@ -41,7 +41,7 @@ class LiveFile:
     meta: Any
 
 
-class Store:
+class PaimonStore:
     """The table at an address; `java()` is Paimon's handle on its present state."""
 
     def __init__(self, spark: SparkSession, address: Address) -> None:
@@ -105,23 +105,23 @@ class Store:
 
     # --- snapshots
 
-    def latest(self) -> Snapshot | None:
+    def latest(self) -> PaimonSnapshot | None:
         found = self.java().snapshotManager().latestSnapshot()
-        return None if found is None else Snapshot.from_json(found.toJson())
+        return None if found is None else PaimonSnapshot.from_json(found.toJson())
 
-    def snapshot(self, version: Version) -> Snapshot | None:
+    def snapshot(self, version: Version) -> PaimonSnapshot | None:
         manager = self.java().snapshotManager()
         if version < 1 or not manager.snapshotExists(version):
             return None
-        return Snapshot.from_json(manager.snapshot(version).toJson())
+        return PaimonSnapshot.from_json(manager.snapshot(version).toJson())
 
-    def newest_first(self) -> Iterator[Snapshot]:
+    def newest_first(self) -> Iterator[PaimonSnapshot]:
         """Read one by one, so that a search that ends early reads few."""
         manager = self.java().snapshotManager()
         latest = manager.latestSnapshotId()
         version = 0 if latest is None else int(latest)
         while version >= 1 and manager.snapshotExists(version):
-            yield Snapshot.from_json(manager.snapshot(version).toJson())
+            yield PaimonSnapshot.from_json(manager.snapshot(version).toJson())
             version -= 1
 
     def entries(self, version: Version, mode: str) -> list[Any]:
@@ -130,22 +130,22 @@ class Store:
         scan = self.java().store().newScan().withKind(kind).withSnapshot(version)
         return list(scan.plan().files())
 
-    def files(self, version: Version) -> list[LiveFile]:
+    def files(self, version: Version) -> list[PaimonFile]:
         return self._live(self.entries(version, "ALL"))
 
-    def added(self, version: Version) -> list[LiveFile] | None:
+    def added(self, version: Version) -> list[PaimonFile] | None:
         """The files that a snapshot added, or None if it took any away too."""
         delta = self.entries(version, "DELTA")
         return self._live(delta) if all(is_added(entry) for entry in delta) else None
 
-    def _live(self, entries: Sequence[Any]) -> list[LiveFile]:
+    def _live(self, entries: Sequence[Any]) -> list[PaimonFile]:
         paths = self.java().store().pathFactory()
-        found: list[LiveFile] = []
+        found: list[PaimonFile] = []
         for entry in entries:
             meta, partition, bucket = entry.file(), entry.partition(), int(entry.bucket())
             folder = str(paths.bucketPath(partition, bucket).toString())
             found.append(
-                LiveFile(
+                PaimonFile(
                     path=f"{folder}/{meta.fileName()}",
                     bytes=int(meta.fileSize()),
                     rows=int(meta.rowCount()),
@@ -177,7 +177,7 @@ class Store:
         """The rows of a Java table as Spark reads them."""
         return self._frame(self._relation(table))
 
-    def frame_of_splits(self, files: Sequence[LiveFile], table: Any) -> DataFrame:
+    def frame_of_splits(self, files: Sequence[PaimonFile], table: Any) -> DataFrame:
         """The rows of some files of a table without keys, by Paimon's reader."""
         splits = [
             self._paimon.table.source.DataSplit.builder()
@@ -220,20 +220,20 @@ class Store:
             written = writer.write(df.select("*")._jdf)
         return list(self._jvm.scala.collection.JavaConverters.seqAsJavaList(written))
 
-    def removed(self, files: Sequence[LiveFile]) -> list[Any]:
+    def removed(self, files: Sequence[PaimonFile]) -> list[Any]:
         """Messages that take files out of the table."""
         io = self._paimon.io
         return [
             self._message(f, io.DataIncrement([], [f.meta], []), io.CompactIncrement.emptyIncrement()) for f in files
         ]
 
-    def rewritten(self, files: Sequence[LiveFile], messages: Sequence[Any]) -> list[Any]:
+    def rewritten(self, files: Sequence[PaimonFile], messages: Sequence[Any]) -> list[Any]:
         """Messages that put the written files in the place of others, as a compaction: no row changes."""
         io = self._paimon.io
         made: dict[bytes, list[Any]] = {}
         for message in messages:
             made.setdefault(self._bytes(message.partition()), []).extend(message.newFilesIncrement().newFiles())
-        old: dict[bytes, list[LiveFile]] = {}
+        old: dict[bytes, list[PaimonFile]] = {}
         for file in files:
             old.setdefault(self._bytes(file.partition), []).append(file)
         return [
@@ -245,7 +245,7 @@ class Store:
             for partition, group in old.items()
         ]
 
-    def commit(self, messages: Sequence[Any], mark: Mark | None, *, overwrite: bool = False) -> Version:
+    def commit(self, messages: Sequence[Any], mark: CommitTag | None, *, overwrite: bool = False) -> Version:
         """One commit whose user is the mark; returns the last snapshot that it made."""
         user = str(uuid.uuid4()) if mark is None else mark.to_json()
         # a table's whole content goes, not only the partitions that get new rows
@@ -304,7 +304,7 @@ class Store:
         session = self.spark._jsparkSession
         return DataFrame(self._jvm.org.apache.spark.sql.Dataset.ofRows(session, plan), self.spark)
 
-    def _message(self, file: LiveFile, data: Any, compacted: Any) -> Any:
+    def _message(self, file: PaimonFile, data: Any, compacted: Any) -> Any:
         return self._paimon.table.sink.CommitMessageImpl(file.partition, file.bucket, data, compacted)
 
     def _bytes(self, partition: Any) -> bytes:

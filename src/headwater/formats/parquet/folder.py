@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 from headwater.core.errors import Code, TerminalError
 from headwater.core.model import At, Commit, DataFile, Version
 from headwater.core.spec import Layout
-from headwater.core.storage import Entry, Files
-from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
+from headwater.core.storage import FileEntry, Files
+from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
 from headwater.formats.parquet.format import PARQUET
 
 FOLDER = replace(
@@ -25,7 +25,7 @@ FOLDER = replace(
 class ParquetFolder(SparkTable):
     """By path, without a log: no versions, no changes, and no writing."""
 
-    def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
+    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
         super().__init__(spark, address, around)
         self._folder = Files(address.path or "", around.storage)
 
@@ -67,7 +67,7 @@ class ParquetFolder(SparkTable):
         return TerminalError(Code.USAGE, f"{self.address} holds Parquet files that Headwater did not make")
 
 
-def data_files(folder: Files) -> list[Entry]:
+def data_files(folder: Files) -> list[FileEntry]:
     """The Parquet files that readers of a folder see."""
     return [
         entry

@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.core.storage import Files
-from headwater.formats.base import Address, Capability, Format, SparkTable, Surroundings
-from headwater.formats.native import LightTable
+from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
+from headwater.formats.native import NativeTable
 from headwater.spark.session import SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def _needs(around: Surroundings) -> SessionNeeds:
+def _needs(around: LakeContext) -> SessionNeeds:
     return SessionNeeds()
 
 
-def _address(around: Surroundings, namespace: str, name: str) -> Address:
+def _address(around: LakeContext, namespace: str, name: str) -> Address:
     return Address(path=f"{around.warehouse.rstrip('/')}/{namespace}/{name}")
 
 
-def _spark(spark: SparkSession, address: Address, around: Surroundings) -> SparkTable:
+def _spark(spark: SparkSession, address: Address, around: LakeContext) -> SparkTable:
     from headwater.formats.parquet.folder import ParquetFolder, data_files
     from headwater.formats.parquet.spark import ParquetTable
 
@@ -31,10 +31,10 @@ def _spark(spark: SparkSession, address: Address, around: Surroundings) -> Spark
     return table
 
 
-def _light(address: Address, around: Surroundings) -> LightTable:
-    from headwater.formats.parquet.native import LightParquetTable
+def _light(address: Address, around: LakeContext) -> NativeTable:
+    from headwater.formats.parquet.native import NativeParquetTable
 
-    return LightParquetTable(address, around)
+    return NativeParquetTable(address, around)
 
 
 _APPEND_ONLY = "its files are only ever added to; Delta, Iceberg, Hudi and Paimon have it"

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 from headwater.core.errors import Code, IntegrityError, TerminalError, TransientError
-from headwater.core.model import At, Mark, Version
+from headwater.core.model import At, CommitTag, Version
 from headwater.core.storage import Files
 
 CREATE = "create"
@@ -35,7 +35,7 @@ Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class LogFile:
+class TableLogFile:
     """A data file as the log knows it."""
 
     path: str
@@ -47,15 +47,15 @@ class LogFile:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogEntry:
     """One version: what made it and what it changed."""
 
     version: Version
     committed_at: datetime
     operation: str
     attempt: str
-    mark: Mark | None = None
-    added: tuple[LogFile, ...] = ()
+    mark: CommitTag | None = None
+    added: tuple[TableLogFile, ...] = ()
     removed: tuple[str, ...] = ()
     schema: Schema | None = None
     layout: Mapping[str, Any] | None = None
@@ -66,15 +66,15 @@ class Entry:
         return json.dumps({key: value for key, value in values.items() if value not in (None, ())})
 
     @staticmethod
-    def from_json(text: str) -> Entry:
+    def from_json(text: str) -> LogEntry:
         values = json.loads(text)
-        return Entry(
+        return LogEntry(
             version=values["version"],
             committed_at=datetime.fromisoformat(values["committed_at"]),
             operation=values["operation"],
             attempt=values["attempt"],
-            mark=Mark.from_json(json.dumps(values.get("mark"))),
-            added=tuple(LogFile(**file) for file in values.get("added", ())),
+            mark=CommitTag.from_json(json.dumps(values.get("mark"))),
+            added=tuple(TableLogFile(**file) for file in values.get("added", ())),
             removed=tuple(values.get("removed", ())),
             schema=values.get("schema"),
             layout=values.get("layout"),
@@ -82,7 +82,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class State:
+class TableState:
     """A table at one version."""
 
     version: Version
@@ -90,7 +90,7 @@ class State:
     layout: Mapping[str, Any]
     generations: tuple[Schema, ...]
     """The schemas between which a type was widened; the last one is the table's schema."""
-    files: Mapping[str, LogFile]
+    files: Mapping[str, TableLogFile]
     marks: Mapping[str, tuple[int, Version]]
     """Writer → its newest step and the version that it made."""
 
@@ -102,7 +102,7 @@ class State:
     def generation(self) -> int:
         return len(self.generations) - 1
 
-    def after(self, entry: Entry) -> State:
+    def after(self, entry: LogEntry) -> TableState:
         files = {path: file for path, file in self.files.items() if path not in set(entry.removed)}
         files.update({file.path: file for file in entry.added})
         marks = dict(self.marks)
@@ -135,10 +135,10 @@ class State:
         )
 
     @staticmethod
-    def from_json(text: str) -> State:
+    def from_json(text: str) -> TableState:
         values = json.loads(text)
-        files = [LogFile(**file) for file in values["files"]]
-        return State(
+        files = [TableLogFile(**file) for file in values["files"]]
+        return TableState(
             version=values["version"],
             committed_at=datetime.fromisoformat(values["committed_at"]),
             layout=values["layout"],
@@ -157,7 +157,7 @@ class Log:
     def exists(self) -> bool:
         return self._files.exists(_name(0, _ENTRY)) or self._files.exists(_POINTER)
 
-    def latest(self) -> State:
+    def latest(self) -> TableState:
         """The state at the newest version: the last checkpoint and the few entries after it."""
         state = self._start()
         while True:
@@ -166,7 +166,7 @@ class Log:
                 return state
             state = state.after(entry)
 
-    def at(self, version: Version) -> State:
+    def at(self, version: Version) -> TableState:
         """The state at a version that is still there."""
         start = max((v for v in self._numbers(_CHECKPOINT) if v <= version), default=None)
         state = self._checkpoint(start) if start is not None else self._created()
@@ -177,7 +177,7 @@ class Log:
             raise self._no_such(version)
         return state
 
-    def between(self, start: Version, end: Version) -> list[Entry]:
+    def between(self, start: Version, end: Version) -> list[LogEntry]:
         """The entries after `start` up to `end`, every one of them, where `start` is still there too."""
         entries = [self.entry(version) for version in range(start, end + 1)]
         found = [entry for entry in entries if entry is not None]
@@ -185,9 +185,9 @@ class Log:
             raise self._no_such(start)
         return found[1:]
 
-    def entry(self, version: Version) -> Entry | None:
+    def entry(self, version: Version) -> LogEntry | None:
         found = self._files.find(_name(version, _ENTRY))
-        return None if found is None else self._parsed(version, found, Entry.from_json)
+        return None if found is None else self._parsed(version, found, LogEntry.from_json)
 
     def versions(self) -> list[Version]:
         """Those that are still there, oldest first."""
@@ -212,7 +212,7 @@ class Log:
             raise self._no_such(at)
         return versions[low - 1]
 
-    def landed(self, mark: Mark) -> Version | None:
+    def landed(self, mark: CommitTag) -> Version | None:
         """The version that a step made; where that has been expired, the oldest one still there."""
         newest = self.latest().marks.get(mark.writer)
         if newest is None or mark.step > newest[0]:
@@ -228,7 +228,7 @@ class Log:
 
     # --- writing
 
-    def commit(self, entry: Entry, before: State | None) -> State:
+    def commit(self, entry: LogEntry, before: TableState | None) -> TableState:
         """Make the version there, unless somebody else has made it since `before` was read."""
         if not self._files.write_new(_name(entry.version, _ENTRY), entry.to_json()):
             raise TransientError(
@@ -241,7 +241,7 @@ class Log:
             self.checkpoint(state)
         return state
 
-    def checkpoint(self, state: State) -> None:
+    def checkpoint(self, state: TableState) -> None:
         """Keep the whole state at a version; opening starts from the newest of these."""
         self._files.write_atomic(_name(state.version, _CHECKPOINT), state.to_json())
         last = self._pointed()
@@ -256,7 +256,7 @@ class Log:
 
     # --- inside
 
-    def _start(self) -> State:
+    def _start(self) -> TableState:
         pointed = self._pointed()
         if pointed is not None:
             state = self._checkpoint(pointed)
@@ -275,7 +275,7 @@ class Log:
             hint=f"restore its folder {FOLDER}",
         )
 
-    def _created(self) -> State | None:
+    def _created(self) -> TableState | None:
         entry = self.entry(0)
         return None if entry is None else _first(entry)
 
@@ -283,9 +283,9 @@ class Log:
         found = self._files.find(_POINTER)
         return None if found is None else int(json.loads(found)["checkpoint"])
 
-    def _checkpoint(self, version: Version) -> State | None:
+    def _checkpoint(self, version: Version) -> TableState | None:
         found = self._files.find(_name(version, _CHECKPOINT))
-        return None if found is None else self._parsed(version, found, State.from_json)
+        return None if found is None else self._parsed(version, found, TableState.from_json)
 
     def _numbers(self, suffix: str) -> list[Version]:
         names = [entry.name for entry in self._files.list(FOLDER)]
@@ -310,16 +310,16 @@ class Log:
         )
 
 
-def commit_time(before: State | None) -> datetime:
+def commit_time(before: TableState | None) -> datetime:
     """Now; but always after the version before, whatever the clock does, so that times find versions."""
     now = datetime.now(timezone.utc)
     return now if before is None else max(now, before.committed_at + timedelta(microseconds=1))
 
 
-def _first(entry: Entry) -> State:
+def _first(entry: LogEntry) -> TableState:
     if entry.schema is None or entry.layout is None:
         raise ValueError("a table's first entry has its schema and layout")
-    return State(entry.version, entry.committed_at, entry.layout, (entry.schema,), {}, {})
+    return TableState(entry.version, entry.committed_at, entry.layout, (entry.schema,), {}, {})
 
 
 def _name(version: Version, suffix: str) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from headwater.core.model import Version
 from headwater.core.storage import Files
-from headwater.formats.parquet.log import FOLDER, Entry, Log, LogFile
+from headwater.formats.parquet.log import FOLDER, Log, LogEntry, TableLogFile
 from headwater.formats.parquet.staged_files import OURS, STAGING
 
 _SMALL = 0.75
@@ -20,17 +20,17 @@ _LARGE = 1.5
 class CompactionPlan:
     """Which files become one, and which are cut."""
 
-    joins: tuple[tuple[LogFile, ...], ...]
-    cuts: tuple[LogFile, ...]
+    joins: tuple[tuple[TableLogFile, ...], ...]
+    cuts: tuple[TableLogFile, ...]
 
     @property
-    def files(self) -> list[LogFile]:
+    def files(self) -> list[TableLogFile]:
         return [file for group in self.joins for file in group] + list(self.cuts)
 
 
-def plan_compaction(files: Iterable[LogFile], target: int) -> CompactionPlan:
+def plan_compaction(files: Iterable[TableLogFile], target: int) -> CompactionPlan:
     """Per partition, neighbours in time that together make about one target; a file far above it is cut."""
-    partitions: dict[tuple[tuple[str, str | None], ...], list[LogFile]] = defaultdict(list)
+    partitions: dict[tuple[tuple[str, str | None], ...], list[TableLogFile]] = defaultdict(list)
     cuts = []
     for file in files:
         if file.bytes > target * _LARGE:
@@ -41,8 +41,8 @@ def plan_compaction(files: Iterable[LogFile], target: int) -> CompactionPlan:
     return CompactionPlan(tuple(joins), tuple(cuts))
 
 
-def _packed(files: Iterable[LogFile], target: int) -> Iterable[tuple[LogFile, ...]]:
-    group: list[LogFile] = []
+def _packed(files: Iterable[TableLogFile], target: int) -> Iterable[tuple[TableLogFile, ...]]:
+    group: list[TableLogFile] = []
     for file in files:
         if group and sum(member.bytes for member in group) + file.bytes > target:
             yield tuple(group)
@@ -77,7 +77,7 @@ def expire(files: Files, log: Log, older_than: datetime, keep: Collection[Versio
     return gone
 
 
-def _needed(log: Log, entries: dict[Version, Entry], kept: list[Version]) -> set[str]:
+def _needed(log: Log, entries: dict[Version, LogEntry], kept: list[Version]) -> set[str]:
     """The files of all kept versions; a version whose forerunner goes gets a checkpoint to stand on."""
     needed: set[str] = set()
     for version in kept:

@@ -9,23 +9,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.core.errors import Code, TerminalError, Unsupported, did_you_mean
-from headwater.core.model import At, Mark, Version
+from headwater.core.model import At, CommitTag, Version
 from headwater.core.storage import Files
 from headwater.formats.arrow import conformed
-from headwater.formats.base import Address, Surroundings
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.file_scan import ParquetScan, ScannedFile
-from headwater.formats.native import LightTable
+from headwater.formats.native import NativeTable
 from headwater.formats.parquet.arrow import arrow_schema, from_text
-from headwater.formats.parquet.log import Log, LogFile, State
+from headwater.formats.parquet.log import Log, TableLogFile, TableState
 from headwater.formats.parquet.native_append import append
 
 _BATCH = 64 * 1024
 
 
-class LightParquetTable(LightTable):
+class NativeParquetTable(NativeTable):
     """Reads file by file, and brings each to the table's schema: columns added since, types widened since."""
 
-    def __init__(self, address: Address, around: Surroundings) -> None:
+    def __init__(self, address: Address, around: LakeContext) -> None:
         super().__init__(address, around)
         if address.path is None:
             raise TerminalError(Code.USAGE, f"a Parquet table has a path, not a name ({address})")
@@ -56,7 +56,7 @@ class LightParquetTable(LightTable):
             self._scanned = (key, self._scan(state))
         return self._scanned[1]
 
-    def _scan(self, state: State) -> ParquetScan:
+    def _scan(self, state: TableState) -> ParquetScan:
         schema = arrow_schema(state.schema)
         partitioned = tuple(dict.fromkeys(name for file in state.files.values() for name in file.partition))
         files = (
@@ -72,7 +72,7 @@ class LightParquetTable(LightTable):
         )
         return ParquetScan(state.version, schema, tuple(files), partitioned)
 
-    def _append(self, rows: pa.Table, mark: Mark) -> Version:
+    def _append(self, rows: pa.Table, mark: CommitTag) -> Version:
         return append(self._files, self._log, self.address, rows, mark)
 
     def _field(self, schema: pa.Schema, name: str) -> pa.Field:
@@ -84,7 +84,7 @@ class LightParquetTable(LightTable):
             )
         return schema.field(name)
 
-    def _batches(self, file: LogFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _batches(self, file: TableLogFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         with self._files.reading(file.path) as source:
             found = pq.ParquetFile(source)
             there = [name for name in schema.names if name in found.schema_arrow.names]
@@ -92,7 +92,7 @@ class LightParquetTable(LightTable):
                 yield pa.RecordBatch.from_arrays([self._column(file, batch, field) for field in schema], schema=schema)
 
     @staticmethod
-    def _column(file: LogFile, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    def _column(file: TableLogFile, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
         if field.name in file.partition:
             value = from_text(file.partition[field.name], field.type)
             return pa.repeat(value, batch.num_rows)

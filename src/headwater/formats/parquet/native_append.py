@@ -9,20 +9,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.core.errors import Unsupported
-from headwater.core.model import Mark, Version
+from headwater.core.model import CommitTag, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
 from headwater.formats.arrow import fitted
 from headwater.formats.base import DEFAULT_FILE_SIZE, Address
 from headwater.formats.parquet.arrow import arrow_schema
-from headwater.formats.parquet.log import APPEND, Entry, Log, commit_time
+from headwater.formats.parquet.log import APPEND, Log, LogEntry, commit_time
 from headwater.formats.parquet.staged_files import NULL_FOLDER, Attempt, clear, step_label
 
 _CODEC = "snappy"
 """What Spark takes where the layout names none."""
 
 
-def append(files: Files, log: Log, address: Address, rows: pa.Table, mark: Mark) -> Version:
+def append(files: Files, log: Log, address: Address, rows: pa.Table, mark: CommitTag) -> Version:
     """One commit with the step's mark; a repeated step is the version that it made."""
     landed = log.landed(mark)
     if landed is not None:
@@ -37,7 +37,7 @@ def append(files: Files, log: Log, address: Address, rows: pa.Table, mark: Mark)
         attempt.put(_encoded(part, layout), part.num_rows, partition, state.generation)
     version = state.version + 1
     added = attempt.publish(version)
-    log.commit(Entry(version, commit_time(state), APPEND, attempt.token, mark, added=added), state)
+    log.commit(LogEntry(version, commit_time(state), APPEND, attempt.token, mark, added=added), state)
     attempt.over()
     return version
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headwater.core.storage import Files
-from headwater.formats.parquet.log import LogFile, Schema, State
+from headwater.formats.parquet.log import Schema, TableLogFile, TableState
 from headwater.spark.frames import column
 
 _OPTIONS = {
@@ -23,7 +23,7 @@ _OPTIONS = {
 
 
 def read_files(
-    spark: SparkSession, files: Files, state: State, chosen: Iterable[LogFile], folder: str = ""
+    spark: SparkSession, files: Files, state: TableState, chosen: Iterable[TableLogFile], folder: str = ""
 ) -> DataFrame:
     """The rows of the chosen files, whose paths go from `folder`, with the schema of the state.
 
@@ -31,7 +31,7 @@ def read_files(
     were written in, and the rows are cast.
     """
     schema = StructType.fromJson(dict(state.schema))
-    generations: dict[int, list[LogFile]] = defaultdict(list)
+    generations: dict[int, list[TableLogFile]] = defaultdict(list)
     for file in chosen:
         generations[file.generation].append(file)
     parts = []

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from headwater.core.errors import Code, Problem, ProjectError
 from headwater.core.spec import Layout
-from headwater.formats.parquet.log import State
+from headwater.formats.parquet.log import TableState
 
 _FOLDABLE = (
     StringType,
@@ -46,7 +46,7 @@ _FOLDABLE = (
 T = TypeVar("T", bound=DataType)
 
 
-def schema_of(state: State) -> StructType:
+def schema_of(state: TableState) -> StructType:
     return StructType.fromJson(dict(state.schema))
 
 

@@ -11,17 +11,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, IntegrityError, TerminalError
-from headwater.core.model import At, Commit, DataFile, Mark, TableStats, Version
+from headwater.core.model import At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
-from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, SparkTable, Surroundings
+from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, LakeContext, SparkTable
 from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.feed import drop_feeds, open_feed
 from headwater.formats.footers import column_bytes
 from headwater.formats.parquet import log as entries
 from headwater.formats.parquet import maintenance
 from headwater.formats.parquet.format import PARQUET
-from headwater.formats.parquet.log import Entry, Log, LogFile, State, commit_time
+from headwater.formats.parquet.log import Log, LogEntry, TableLogFile, TableState, commit_time
 from headwater.formats.parquet.rows import read_files
 from headwater.formats.parquet.schemas import as_json, check_schema, evolved, loosened, schema_of
 from headwater.formats.parquet.staged_files import Attempt, clear, step_label
@@ -35,7 +35,7 @@ _JOINS_PER_WRITE = 50
 class ParquetTable(SparkTable):
     """By path. Version 0 is the table as created; every entry of its log is a version."""
 
-    def __init__(self, spark: SparkSession, address: Address, around: Surroundings) -> None:
+    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
         super().__init__(spark, address, around)
         if address.path is None:
             raise TerminalError(Code.USAGE, f"a Parquet table has a path, not a name ({address})")
@@ -54,7 +54,7 @@ class ParquetTable(SparkTable):
     def _create(self, schema: StructType, layout: Layout) -> None:
         check_schema(schema, layout)
         attempt = Attempt(self._files_of_table, "create")
-        entry = Entry(
+        entry = LogEntry(
             version=0,
             committed_at=commit_time(None),
             operation=entries.CREATE,
@@ -76,7 +76,7 @@ class ParquetTable(SparkTable):
 
     # --- writing
 
-    def _append(self, df: DataFrame, mark: Mark | None) -> Version:
+    def _append(self, df: DataFrame, mark: CommitTag | None) -> Version:
         clear(self._files_of_table, self._log)
         state = self._log.latest()
         layout = Layout.model_validate(state.layout)
@@ -91,22 +91,24 @@ class ParquetTable(SparkTable):
 
     def _publish(
         self,
-        state: State,
+        state: TableState,
         attempt: Attempt,
         operation: str,
         *,
-        mark: Mark | None = None,
+        mark: CommitTag | None = None,
         removed: Iterable[str] = (),
     ) -> Version:
         """Files into place, then the entry, with which the version is there."""
         version = state.version + 1
         added = attempt.publish(version)
-        entry = Entry(version, commit_time(state), operation, attempt.token, mark, added=added, removed=tuple(removed))
+        entry = LogEntry(
+            version, commit_time(state), operation, attempt.token, mark, added=added, removed=tuple(removed)
+        )
         self._log.commit(entry, state)
         attempt.over()
         return version
 
-    def _landed(self, mark: Mark) -> Version | None:
+    def _landed(self, mark: CommitTag) -> Version | None:
         return self._log.landed(mark)
 
     # --- reading
@@ -117,7 +119,7 @@ class ParquetTable(SparkTable):
     def version_at(self, at: At) -> Version:
         return self._log.version_at(at)
 
-    def _state(self, version: Version | None) -> State:
+    def _state(self, version: Version | None) -> TableState:
         return self._log.latest() if version is None else self._log.at(version)
 
     def _read(self, version: Version | None) -> DataFrame:
@@ -167,7 +169,7 @@ class ParquetTable(SparkTable):
             return
         new = loosened(evolved(new, schema))
         check_schema(new, Layout.model_validate(state.layout))
-        entry = Entry(
+        entry = LogEntry(
             state.version + 1,
             commit_time(state),
             operation,
@@ -192,12 +194,12 @@ class ParquetTable(SparkTable):
 
     def _rewrite(
         self,
-        state: State,
+        state: TableState,
         df: DataFrame,
-        old: Iterable[LogFile],
+        old: Iterable[TableLogFile],
         layout: Layout,
         max_rows: int | None,
-    ) -> State:
+    ) -> TableState:
         attempt = Attempt(self._files_of_table, f"compact-{state.version + 1}")
         attempt.write(df, layout, state.generation, max_rows)
         before = sum(file.rows for file in old)
@@ -226,14 +228,14 @@ class ParquetTable(SparkTable):
         return table_stats(self, column_bytes(self._files_of_table, paths))
 
 
-def _rows_in(target: int, files: Iterable[LogFile]) -> int | None:
+def _rows_in(target: int, files: Iterable[TableLogFile]) -> int | None:
     """How many rows make a file of that size, going by these files."""
     measured = list(files)
     rows, size = sum(file.rows for file in measured), sum(file.bytes for file in measured)
     return max(1, math.ceil(rows * target / size)) if rows and size else None
 
 
-def _commit(entry: Entry) -> Commit:
+def _commit(entry: LogEntry) -> Commit:
     appended = entry.operation == entries.APPEND
     return Commit(
         version=entry.version,

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from headwater.core.model import Mark, Version
+from headwater.core.model import CommitTag, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
 from headwater.formats.footers import row_counts
-from headwater.formats.parquet.log import Log, LogFile
+from headwater.formats.parquet.log import Log, TableLogFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,10 +45,10 @@ class Attempt:
         self._label = label
         self._folder = f"{STAGING}/{self.token}"
         self._writes = 0
-        self._staged: dict[str, LogFile] = {}
+        self._staged: dict[str, TableLogFile] = {}
 
     @property
-    def staged(self) -> list[LogFile]:
+    def staged(self) -> list[TableLogFile]:
         """The staged files, by their paths from `data`."""
         return list(self._staged.values())
 
@@ -71,15 +71,15 @@ class Attempt:
         inner = "/".join([*folders, f"{len(self._staged):05d}.parquet"])
         path = f"{self.data}/{inner}"
         self._files.write_atomic(path, content)
-        self._staged[path] = LogFile(inner, len(content), rows, partition, generation)
+        self._staged[path] = TableLogFile(inner, len(content), rows, partition, generation)
 
-    def publish(self, version: Version) -> tuple[LogFile, ...]:
+    def publish(self, version: Version) -> tuple[TableLogFile, ...]:
         """Move the staged files into place; the log must name them next."""
-        targets: dict[str, LogFile] = {}
+        targets: dict[str, TableLogFile] = {}
         for number, (source, file) in enumerate(self._staged.items()):
             folder = posixpath.dirname(file.path)
             name = f"{self._label}-{self.token}-{number:05d}.parquet"
-            targets[source] = LogFile(
+            targets[source] = TableLogFile(
                 posixpath.join(folder, name), file.bytes, file.rows, file.partition, file.generation
             )
         moves = {"version": version, "targets": [file.path for file in targets.values()]}
@@ -91,19 +91,19 @@ class Attempt:
     def over(self) -> None:
         self._files.delete(self._folder)
 
-    def _found(self, generation: int) -> dict[str, LogFile]:
+    def _found(self, generation: int) -> dict[str, TableLogFile]:
         written = {
             entry.path: entry
             for entry in self._files.list(self.data, recursive=True)
             if entry.name.endswith(".parquet") and not entry.name.startswith((".", "_"))
         }
         rows = row_counts(self._files, written)
-        found: dict[str, LogFile] = {}
+        found: dict[str, TableLogFile] = {}
         for path, entry in written.items():
             inner = posixpath.relpath(path, self.data)
             if rows[path]:  # Spark writes an empty file where there are no rows at all
                 partition = partition_values(posixpath.dirname(inner))
-                found[path] = LogFile(inner, entry.bytes, rows[path], partition, generation)
+                found[path] = TableLogFile(inner, entry.bytes, rows[path], partition, generation)
         return found
 
 
@@ -120,7 +120,7 @@ def clear(files: Files, log: Log) -> None:
         files.delete(folder.path)
 
 
-def step_label(mark: Mark | None) -> str:
+def step_label(mark: CommitTag | None) -> str:
     """What a step's files are called, safe in every file system and URI."""
     if mark is None:
         return "append"

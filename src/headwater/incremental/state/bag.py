@@ -11,7 +11,16 @@ from headwater.incremental.keys import keys_of
 from headwater.incremental.operator import Moment
 from headwater.incremental.query import Query
 from headwater.incremental.run import Run, consolidated
-from headwater.incremental.state.base import HIDDEN, ID, Kept, Stored, Unsteady, Update, has_floats, of_row
+from headwater.incremental.state.base import (
+    HIDDEN,
+    ID,
+    RetractionMismatch,
+    Stored,
+    StoredResult,
+    Update,
+    has_floats,
+    of_row,
+)
 from headwater.spark.arrow_bridge import lying
 from headwater.spark.frames import column
 
@@ -21,7 +30,7 @@ _NTH = f"{HIDDEN}nth"
 _EXACT = f"{HIDDEN}exact"
 
 
-class Bag(Kept):
+class Bag(StoredResult):
     """Any query: its change says which rows came and which went."""
 
     def __init__(self, query: Query) -> None:
@@ -69,7 +78,7 @@ class Bag(Kept):
         leaving = wanted.withColumn(_NTH, nth).where(column(_NTH) <= column(WEIGHT))
         leaving = run.settled(leaving.select(*map(column, there.columns)))
         if _count(leaving) != _total(gone):
-            raise Unsteady
+            raise RetractionMismatch
         return leaving
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, MapType
 
-from headwater.incremental.keys import Keys
+from headwater.incremental.keys import KeySet
 from headwater.incremental.run import Run
 from headwater.spark.frames import column
 
@@ -27,14 +27,14 @@ SHOWN = f"{HIDDEN}shown"
 class Stored(Protocol):
     """The stored rows."""
 
-    def some(self, keys: Keys, columns: Sequence[str] = ()) -> DataFrame:
+    def some(self, keys: KeySet, columns: Sequence[str] = ()) -> DataFrame:
         """Those that have one of some keys: the given columns of them, all if there are none."""
 
     def all(self, columns: Sequence[str]) -> DataFrame | None:
         """Some columns of all of them, where those are so few that it does not pay to choose."""
 
 
-class Unsteady(Exception):
+class RetractionMismatch(Exception):
     """What the change takes back is not what is stored: the query gave other rows for the same input."""
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Update:
     """The same rows, if this process has them already."""
 
 
-class Kept(ABC):
+class StoredResult(ABC):
     """How a query's result is stored and kept."""
 
     columns: tuple[str, ...]

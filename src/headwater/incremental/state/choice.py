@@ -12,11 +12,11 @@ from headwater.incremental.operator import Moment
 from headwater.incremental.query import Query
 from headwater.incremental.run import Run, as_they_are
 from headwater.incremental.state.bag import Bag
-from headwater.incremental.state.base import Kept
+from headwater.incremental.state.base import StoredResult
 from headwater.incremental.state.grouped import grouped_of
 
 
-def kept(spark: SparkSession, query: Query) -> Kept:
+def kept(spark: SparkSession, query: Query) -> StoredResult:
     """As groups where an aggregate is at the top, else as plain rows."""
     grouped = grouped_of(query.operator, query.columns)
     if grouped is None:

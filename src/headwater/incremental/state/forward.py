@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from headwater.core.model import DELETED, WEIGHT
 from headwater.incremental.state.base import HIDDEN, ID
-from headwater.incremental.state.measures import Measure, State
+from headwater.incremental.state.measures import Measure, StoredMeasure
 from headwater.spark.arrow_bridge import Groups, Selection, held_together, joined, selected
 from headwater.spark.frames import column, quoted
 
@@ -23,7 +23,7 @@ STALE = f"{HIDDEN}stale"
 """Whether a group's rows have to be seen: its merged states don't say everything."""
 
 
-class Forward:
+class GroupMerge:
     """The way of one query's groups."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Forward:
         input: Sequence[str],
         by: Sequence[str],
         measures: Mapping[str, Measure],
-        states: Mapping[State, str],
+        states: Mapping[StoredMeasure, str],
         id: Column,
         to_stored: Sequence[Sequence[Column]],
     ) -> None:

@@ -13,17 +13,26 @@ from pyspark.sql.types import DataType
 
 from headwater.core.model import DELETED
 from headwater.incremental.aggregates import Aggregate
-from headwater.incremental.keys import Keys, keys_of, narrowed
-from headwater.incremental.linear import Filter, Linear, Project
+from headwater.incremental.keys import KeySet, keys_of, narrowed
+from headwater.incremental.linear import Filter, Linear, Projection
 from headwater.incremental.operator import Moment, Operator
 from headwater.incremental.run import FEW, Run, collected
-from headwater.incremental.state.base import HIDDEN, ID, SHOWN, Kept, Stored, Unsteady, Update, fingerprint
-from headwater.incremental.state.forward import ROWS, STALE, Forward
-from headwater.incremental.state.measures import State, count_of_rows, measure_of
+from headwater.incremental.state.base import (
+    HIDDEN,
+    ID,
+    SHOWN,
+    RetractionMismatch,
+    Stored,
+    StoredResult,
+    Update,
+    fingerprint,
+)
+from headwater.incremental.state.forward import ROWS, STALE, GroupMerge
+from headwater.incremental.state.measures import StoredMeasure, count_of_rows, measure_of
 from headwater.spark.frames import column
 
 
-class Grouped(Kept):
+class Grouped(StoredResult):
     """Filters and projections over an aggregate."""
 
     def __init__(self, aggregate: Aggregate, above: Sequence[Linear], columns: Sequence[tuple[str, str]]) -> None:
@@ -34,8 +43,8 @@ class Grouped(Kept):
         self._named = tuple(columns)
         self.columns = tuple(name for name, _ in columns)
         self.filtered = any(isinstance(one, Filter) for one in above)
-        self._states: dict[State, str] = {count_of_rows().states[0]: ROWS}
-        self._forward: Forward | None = None
+        self._states: dict[StoredMeasure, str] = {count_of_rows().states[0]: ROWS}
+        self._forward: GroupMerge | None = None
 
     def prepare(self, input: DataFrame) -> None:
         """Find out which aggregates can be brought forward, by the types of the input."""
@@ -50,7 +59,7 @@ class Grouped(Kept):
         for state in (state for one in known.values() for state in one.states):
             self._states.setdefault(state, f"{HIDDEN}{len(self._states)}")
         by = self.aggregate.by
-        self._forward = Forward(self.input.columns, by, known, self._states, self._id(), self._to_stored(STALE))
+        self._forward = GroupMerge(self.input.columns, by, known, self._states, self._id(), self._to_stored(STALE))
 
     @property
     def brings_forward(self) -> bool:
@@ -90,7 +99,7 @@ class Grouped(Kept):
                 steps.append([*map(column, have), holds.alias(SHOWN)])
                 have.append(SHOWN)
             else:
-                assert isinstance(one, Project)
+                assert isinstance(one, Projection)
                 also = [ID, *kept, *([SHOWN] if SHOWN in have else [])]
                 steps.append([*(F.expr(sql).alias(name) for name, sql in one.values.items()), *map(column, also)])
                 have = [*one.values, *also]
@@ -112,7 +121,7 @@ class Grouped(Kept):
             return Update(self._computed(run, came, None))
         return self._brought_forward(run, self._forward, came, stored)
 
-    def _computed(self, run: Run, came: DataFrame, keys: Keys | None) -> DataFrame:
+    def _computed(self, run: Run, came: DataFrame, keys: KeySet | None) -> DataFrame:
         """The groups of a change anew, those that have gone marked as deleted."""
         by = self.aggregate.by
         if not by:
@@ -122,7 +131,7 @@ class Grouped(Kept):
         touched = keys.frame.select(self._id().alias(ID)).distinct()
         return touched.join(now, ID, "left").withColumn(DELETED, column(ROWS).isNull())
 
-    def _brought_forward(self, run: Run, forward: Forward, came: DataFrame, stored: Stored) -> Update:
+    def _brought_forward(self, run: Run, forward: GroupMerge, came: DataFrame, stored: Stored) -> Update:
         columns = [ID, *self._states.values()]
         partial, old = forward.partial(came), stored.all(columns)
         if old is None:
@@ -132,7 +141,7 @@ class Grouped(Kept):
         rows = forward.rows(merged)
         taken = collected(rows, FEW)
         if taken is not None and taken.num_rows and pc.min(taken[ROWS]).as_py() < 0:
-            raise Unsteady  # of a group goes more than there was
+            raise RetractionMismatch  # of a group goes more than there was
         if not forward.may_be_stale:
             return Update(rows, taken=taken)
         if taken is None:
@@ -141,7 +150,7 @@ class Grouped(Kept):
             return Update(rows, taken=taken)
         merged = run.settled(merged)
         by, found = self.aggregate.by, merged.where(column(STALE))
-        stale = keys_of([(found, by)], by) if by else Keys((), found)
+        stale = keys_of([(found, by)], by) if by else KeySet((), found)
         fresh = forward.rows(merged.where(~column(STALE))).drop(STALE)
         return Update(fresh.unionByName(self._computed(run, stale.frame, stale)))
 
@@ -155,7 +164,7 @@ def grouped_of(operator: Operator, columns: Sequence[tuple[str, str]]) -> Groupe
     """A query's operators as groups, if an aggregate is under nothing but filters and projections."""
     above: list[Linear] = []
     one = operator
-    while isinstance(one, (Filter, Project)):
+    while isinstance(one, (Filter, Projection)):
         above.append(one)
         one = one.inputs[0]
     return Grouped(one, above[::-1], columns) if isinstance(one, Aggregate) else None

@@ -16,7 +16,7 @@ TypeOf = Callable[[str], DataType]
 
 
 @dataclass(frozen=True)
-class State:
+class StoredMeasure:
     """A number that is stored for a group. `{new}` stands for what the change brings, `{old}` for what is stored."""
 
     whole: str
@@ -31,7 +31,7 @@ class State:
 class Measure:
     """One aggregate by its states, which stand in `value` and `stale` as {0}, {1} …"""
 
-    states: tuple[State, ...]
+    states: tuple[StoredMeasure, ...]
     value: str
     """Of the merged states."""
     aids: tuple[str, ...] = ()
@@ -42,8 +42,8 @@ class Measure:
     """The same, of the merged states."""
 
 
-def added(whole: str, change: str) -> State:
-    return State(whole, f"COALESCE({change}, 0)", "COALESCE({old}, 0) + {new}")
+def added(whole: str, change: str) -> StoredMeasure:
+    return StoredMeasure(whole, f"COALESCE({change}, 0)", "COALESCE({old}, 0) + {new}")
 
 
 def measure_of(text: str, type_of: TypeOf) -> Measure | None:
@@ -90,9 +90,9 @@ def _sum(value: str, data_type: DataType) -> Measure | None:
     return _total(value, data_type, count)
 
 
-def _total(value: str, data_type: DataType, count: State) -> Measure:
+def _total(value: str, data_type: DataType, count: StoredMeasure) -> Measure:
     """A sum in the value's own type, with the count of its values."""
-    total = State(
+    total = StoredMeasure(
         f"SUM({value})",
         f"SUM(CASE WHEN {WEIGHT} > 0 THEN {value} ELSE -{_bracketed(value)} END)",
         "CASE WHEN {old} IS NULL THEN {new} WHEN {new} IS NULL THEN {old} ELSE {old} + {new} END",
@@ -134,7 +134,7 @@ def _inexact(value: str, data_type: DataType) -> tuple[tuple[str, ...], str]:
 
 def _extreme(value: str, function: str) -> Measure:
     pick, beyond = ("LEAST", "<=") if function == "MIN" else ("GREATEST", ">=")
-    state = State(
+    state = StoredMeasure(
         f"{function}({value})",
         f"{function}(CASE WHEN {WEIGHT} > 0 THEN {value} END)",
         f"{pick}({{old}}, {{new}})",

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from headwater.incremental.aggregates import Aggregate
-from headwater.incremental.linear import Project, UnionAll
+from headwater.incremental.linear import Projection, UnionAll
 from headwater.incremental.operator import Operator
 from headwater.incremental.translation.expressions import IsAggregate, has_aggregate, reference, resolved, sql
 from headwater.incremental.translation.refusal import NotIncremental
-from headwater.incremental.translation.scope import Names, Scope, parts_of
+from headwater.incremental.translation.scope import Scope, UniqueNames, parts_of
 
 GROUPING = "grouping_id"
 
@@ -42,7 +42,7 @@ class GroupingSets:
         below: Sequence[str],
         columns: Sequence[str],
         calls: Mapping[str, str],
-        names: Names,
+        names: UniqueNames,
         nothing: Callable[[str], str],
     ) -> Operator:
         """One aggregate over a copy of the rows for each set; keys that are not in a set are NULL in its copy.
@@ -61,11 +61,11 @@ class GroupingSets:
             plain = {name: name for name in input.columns} | {copies[name]: name for name in own}
             # A set that is named twice gives its groups twice.
             told = {number: f"CAST({which} AS BIGINT)", place: str(self.sets[:at_].count(one))}
-            parts.append(Project(input, {**kept, **keys, **told}, plain))
+            parts.append(Projection(input, {**kept, **keys, **told}, plain))
         rows = UnionAll(parts, [*input.columns, *copies.values(), number, place])
         groups = Aggregate(rows, [*copies.values(), number, place], {name: text for text, name in calls.items()})
         named = {**copies, **{name: name for name in calls.values()}, GROUPING: number}
-        return Project(groups, {name: sql(reference(one)) for name, one in named.items()}, named)
+        return Projection(groups, {name: sql(reference(one)) for name, one in named.items()}, named)
 
 
 def grouping_sets(

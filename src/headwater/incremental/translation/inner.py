@@ -30,7 +30,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Condition:
+class JoinCondition:
     """What has to hold; of ON it sees the relations up to its own, of WHERE all of them."""
 
     asked: exp.Expr
@@ -46,11 +46,11 @@ class _Placed:
 
 
 def joined(
-    made: Translation, members: Sequence[Member], conditions: Sequence[Condition]
-) -> tuple[Operator, list[Condition]]:
+    made: Translation, members: Sequence[Member], conditions: Sequence[JoinCondition]
+) -> tuple[Operator, list[JoinCondition]]:
     """The relations as one, and the conditions that could not be asked of them."""
     placed: list[_Placed] = []
-    rest: list[Condition] = []
+    rest: list[JoinCondition] = []
     for one in conditions:
         found = _placed(one.asked, members[: one.sees])
         if found is None:

@@ -11,7 +11,7 @@ from sqlglot import exp
 from headwater.incremental.aggregates import Aggregate, Sessions
 from headwater.incremental.joins import Join, JoinKind, Pair
 from headwater.incremental.keys import is_wider
-from headwater.incremental.linear import Filter, Project, Scan, UnionAll
+from headwater.incremental.linear import Filter, Projection, Scan, UnionAll
 from headwater.incremental.operator import Operator
 from headwater.incremental.sets import SetOperation
 from headwater.incremental.translation.expressions import (
@@ -32,7 +32,7 @@ from headwater.incremental.translation.expressions import (
 from headwater.incremental.translation.group_by import grouping_sets
 from headwater.incremental.translation.inner import with_implied
 from headwater.incremental.translation.refusal import NotIncremental
-from headwater.incremental.translation.scope import Names, Scope, Seen, parts_of, renamed
+from headwater.incremental.translation.scope import Scope, ScopeColumn, UniqueNames, parts_of, renamed
 from headwater.incremental.translation.sources import sources
 from headwater.incremental.translation.terms import for_people, rewritten, with_aliases
 from headwater.incremental.translation.types import Types, with_casts
@@ -40,7 +40,7 @@ from headwater.incremental.windows import Window
 
 
 @dataclass(frozen=True)
-class Made:
+class TranslatedQuery:
     """An operator, and the names that a query around it has for its columns, in their order."""
 
     operator: Operator
@@ -52,7 +52,7 @@ class Translation:
     """Translates one query; `columns_of` gives the columns of a source by the name it has in the text."""
 
     def __init__(self, columns_of: Callable[[str], Sequence[str]], is_aggregate: IsAggregate, types: Types) -> None:
-        self.names = Names()
+        self.names = UniqueNames()
         self.is_aggregate = is_aggregate
         self.types = types
         self._columns_of = columns_of
@@ -60,7 +60,7 @@ class Translation:
 
     # --- queries
 
-    def query(self, query: exp.Expr, outer: Scope | None = None) -> Made:
+    def query(self, query: exp.Expr, outer: Scope | None = None) -> TranslatedQuery:
         """A SELECT, a set operation, or one of them in brackets."""
         if isinstance(query, exp.Subquery) and not query.args.get("alias"):
             return self.query(query.this, outer)
@@ -82,7 +82,7 @@ class Translation:
         finally:
             self._ctes.pop()
 
-    def _set_operation(self, query: exp.SetOperation) -> Made:
+    def _set_operation(self, query: exp.SetOperation) -> TranslatedQuery:
         left, right = self.query(query.this), self.query(query.expression)
         if len(left.columns) != len(right.columns):
             raise NotIncremental("both sides of a set operation have the same number of columns", query)
@@ -97,7 +97,7 @@ class Translation:
         else:
             intersect = isinstance(query, exp.Intersect)
             operator = SetOperation(sides[0], sides[1], fresh, intersect=intersect, all=keeps_all)
-        return Made(operator, list(zip(names, fresh, strict=True)))
+        return TranslatedQuery(operator, list(zip(names, fresh, strict=True)))
 
     def _of_one_type(self, sides: Sequence[Operator]) -> list[Operator]:
         """The sides of a set operation with the types that its result has: each may change without the other."""
@@ -106,12 +106,12 @@ class Translation:
         for side, own in zip(sides, have, strict=True):
             plain_ = {name: name for name, one, other in zip(side.columns, own, want, strict=True) if one == other}
             values = with_casts(side, self.types, own, want)
-            made.append(side if len(plain_) == len(values) else Project(side, values, plain_))
+            made.append(side if len(plain_) == len(values) else Projection(side, values, plain_))
         return made
 
     # --- SELECT
 
-    def _select(self, select: exp.Select, outer: Scope | None) -> Made:
+    def _select(self, select: exp.Select, outer: Scope | None) -> TranslatedQuery:
         from headwater.incremental.translation.subqueries import with_condition, with_scalars
 
         self._refuse(select)
@@ -147,7 +147,7 @@ class Translation:
         if select.args.get("distinct") is not None:
             if select.args["distinct"].args.get("on"):
                 raise NotIncremental("DISTINCT ON", select.args["distinct"])
-            made = Made(Aggregate(made.operator, made.operator.columns, {}), made.columns)
+            made = TranslatedQuery(Aggregate(made.operator, made.operator.columns, {}), made.columns)
         return made
 
     def _refuse(self, select: exp.Select) -> None:
@@ -164,7 +164,7 @@ class Translation:
             if select.args.get(name):
                 raise NotIncremental(what)
 
-    def named(self, table: exp.Table) -> Made:
+    def named(self, table: exp.Table) -> TranslatedQuery:
         if not table.db:
             for depth in range(len(self._ctes) - 1, -1, -1):
                 found = self._ctes[depth].get(table.name.lower())
@@ -172,9 +172,9 @@ class Translation:
                     return self._cte(found, depth)
         columns = self._columns_of(table.name)
         names = {self.names.new(name): name for name in columns}
-        return Made(Scan(table.name, names), [(name, unique) for unique, name in names.items()])
+        return TranslatedQuery(Scan(table.name, names), [(name, unique) for unique, name in names.items()])
 
-    def _cte(self, cte: exp.CTE, depth: int) -> Made:
+    def _cte(self, cte: exp.CTE, depth: int) -> TranslatedQuery:
         """A common table expression, anew at each place that names it; it sees those before it."""
         inside, self._ctes = (
             self._ctes,
@@ -184,7 +184,7 @@ class Translation:
             made = self.query(cte.this)
         finally:
             self._ctes = inside
-        return Made(made.operator, renamed(made.columns, cte.args.get("alias")))
+        return TranslatedQuery(made.operator, renamed(made.columns, cte.args.get("alias")))
 
     def join(self, left: Operator, right: Operator, kind: JoinKind, parts: Sequence[exp.Expr]) -> Operator:
         """A join by resolved conditions: equalities of the two sides become its keys, of one type on both."""
@@ -247,7 +247,7 @@ class Translation:
         kept = {name: sql(reference(name)) for name in operator.columns}
         values = {**kept, **{name: sql(value) for name, value in made.items()}}
         wider = {name: one for name, one in (widened or {}).items() if name in made}
-        return Project(operator, values, {name: name for name in operator.columns}, wider)
+        return Projection(operator, values, {name: name for name in operator.columns}, wider)
 
     # --- parts of SELECT
 
@@ -334,7 +334,7 @@ class Translation:
         after = Scope([one for one in scope.columns if one.unique in below], scope.outer)
         for name in operator.columns:
             after.hide(name)
-        after.columns += [Seen("", name, unique, hidden=True) for name, unique in windows.items()]
+        after.columns += [ScopeColumn("", name, unique, hidden=True) for name, unique in windows.items()]
         grouping = sets.grouping([sql(resolved(key, scope)) for key in keys])
         over_groups = [rewritten(value, scope, named, calls, grouping) for value in values]
         return operator, over_groups, after
@@ -376,7 +376,7 @@ class Translation:
         """The rows for which a resolved condition holds."""
         return Filter(operator, sql(condition), for_people(condition))
 
-    def _projected(self, operator: Operator, scope: Scope, chosen: Sequence[tuple[str, exp.Expr]]) -> Made:
+    def _projected(self, operator: Operator, scope: Scope, chosen: Sequence[tuple[str, exp.Expr]]) -> TranslatedQuery:
         values: dict[str, str] = {}
         same: dict[str, str] = {}
         columns: list[tuple[str, str]] = []
@@ -391,12 +391,12 @@ class Translation:
             if own is not None:
                 same[unique] = own
             columns.append((name, unique))
-        return Made(Project(operator, values, same), columns)
+        return TranslatedQuery(Projection(operator, values, same), columns)
 
 
-def _narrowed(made: Made) -> Operator:
+def _narrowed(made: TranslatedQuery) -> Operator:
     """Just the columns of the result, in their order."""
     wanted = tuple(unique for _, unique in made.columns)
     if made.operator.columns == wanted:
         return made.operator
-    return Project(made.operator, {name: sql(reference(name)) for name in wanted}, {name: name for name in wanted})
+    return Projection(made.operator, {name: sql(reference(name)) for name in wanted}, {name: name for name in wanted})

@@ -12,7 +12,7 @@ from headwater.incremental.translation.refusal import NotIncremental
 
 
 @dataclass(frozen=True)
-class Seen:
+class ScopeColumn:
     """A column: the alias of its relation, its name there, and its own unique name in the plan."""
 
     relation: str
@@ -30,17 +30,17 @@ class Seen:
 class Scope:
     """What FROM and the joins of one SELECT bring; `outer` is the scope of the query around a subquery."""
 
-    columns: list[Seen] = field(default_factory=list)
+    columns: list[ScopeColumn] = field(default_factory=list)
     outer: Scope | None = None
 
     def add(self, relation: str, columns: Mapping[str, str]) -> None:
-        self.columns += [Seen(relation, name, unique) for name, unique in columns.items()]
+        self.columns += [ScopeColumn(relation, name, unique) for name, unique in columns.items()]
 
     def hide(self, unique: str) -> None:
         """Know a column that the text has no name for."""
-        self.columns.append(Seen("", unique, unique, hidden=True))
+        self.columns.append(ScopeColumn("", unique, unique, hidden=True))
 
-    def find(self, parts: list[str]) -> tuple[Seen, list[str]] | None:
+    def find(self, parts: list[str]) -> tuple[ScopeColumn, list[str]] | None:
         """The column that a dotted name means, and the fields of it that follow."""
         if len(parts) > 1:
             qualified = [one for one in self.columns if _same(one.relation, parts[0]) and _same(one.name, parts[1])]
@@ -53,7 +53,7 @@ class Scope:
             raise NotIncremental(f"'{parts[0]}' could be one of several columns")
         return plain[0], parts[1:]
 
-    def of(self, relation: str | None) -> Iterator[Seen]:
+    def of(self, relation: str | None) -> Iterator[ScopeColumn]:
         """The columns of one relation, or of all: what a star means."""
         for one in self.columns:
             if one.hidden or (one.behind if relation is None else one.merged or not _same(one.relation, relation)):
@@ -61,7 +61,7 @@ class Scope:
             yield one
 
 
-class Names:
+class UniqueNames:
     """Unique names, each with the one that people know before its number."""
 
     def __init__(self) -> None:

@@ -13,9 +13,9 @@ from headwater.incremental.joins import JoinKind
 from headwater.incremental.linear import Generate
 from headwater.incremental.operator import Operator
 from headwater.incremental.translation.expressions import conjuncts, reference, resolved, sql
-from headwater.incremental.translation.inner import Condition, Member, joined, with_implied
+from headwater.incremental.translation.inner import JoinCondition, Member, joined, with_implied
 from headwater.incremental.translation.refusal import NotIncremental
-from headwater.incremental.translation.scope import Scope, Seen, renamed
+from headwater.incremental.translation.scope import Scope, ScopeColumn, renamed
 
 if TYPE_CHECKING:
     from headwater.incremental.translation.query import Translation
@@ -47,16 +47,16 @@ def sources(
     joins: list[exp.Join] = select.args.get("joins") or []
     inner = list(itertools.takewhile(_is_plain_inner, joins))
     after = joins[len(inner) :]
-    linked: list[Condition] = []
+    linked: list[JoinCondition] = []
     members = [_member(made, from_.this, outer)]
     for join in inner:
         condition = join.args.get("on")
         _require_no_query(condition)
         members.append(_member(made, join.this, outer))
-        linked += [Condition(one, len(members)) for one in with_implied(list(conjuncts(condition)))]
+        linked += [JoinCondition(one, len(members)) for one in with_implied(list(conjuncts(condition)))]
     # What a later RIGHT or FULL join fills up with NULL is asked after it.
     late = any(_kind(join) in (JoinKind.RIGHT, JoinKind.FULL) for join in after)
-    operator, rest = joined(made, members, [*linked, *(Condition(one) for one in conditions if not late)])
+    operator, rest = joined(made, members, [*linked, *(JoinCondition(one) for one in conditions if not late)])
     scope = Scope([column for member in members for column in member.scope.columns], outer)
     for one in rest:
         if one.sees is not None:
@@ -87,7 +87,7 @@ def _relation(made: Translation, relation: exp.Expr, scope: Scope) -> Operator:
         raise NotIncremental("this relation can't be followed", relation)
     operator = found.operator
     for name, unique in renamed(found.columns, relation.args.get("alias")):
-        scope.columns.append(Seen(alias, name, unique))
+        scope.columns.append(ScopeColumn(alias, name, unique))
     for join in relation.args.get("joins") or []:
         operator = _joined(made, operator, scope, join)
     for lateral in relation.args.get("laterals") or []:
@@ -129,8 +129,8 @@ def _using(
         raise NotIncremental("FULL JOIN … USING", hint="write the condition with ON, and coalesce the columns")
     only_left = kind in (JoinKind.SEMI, JoinKind.ANTI)
     parts: list[exp.Expr] = []
-    mine: list[Seen] = []
-    behind: set[Seen] = set()
+    mine: list[ScopeColumn] = []
+    behind: set[ScopeColumn] = set()
     for name in using:
         one, other = scope.find([name]), theirs.find([name])
         if one is None or other is None:

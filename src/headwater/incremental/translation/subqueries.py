@@ -11,7 +11,7 @@ from sqlglot import exp
 from headwater.incremental.aggregates import Aggregate
 from headwater.incremental.joins import Join, JoinKind
 from headwater.incremental.keys import is_wider
-from headwater.incremental.linear import Project
+from headwater.incremental.linear import Projection
 from headwater.incremental.operator import Operator
 from headwater.incremental.translation.expressions import (
     aggregates_in,
@@ -110,7 +110,7 @@ def _of_one_type(
             more[columns[-1]] = sql(types.cast(reference(name), common))
     if not more:
         return asked, inner
-    widened = Project(inner.operator, {**kept, **more}, {name: name for name in kept})
+    widened = Projection(inner.operator, {**kept, **more}, {name: name for name in kept})
     return asked, replace(inner, operator=widened, columns=columns)
 
 
@@ -139,7 +139,7 @@ def _not_in(
     counted = Aggregate(inner.operator, groups, {rows: "COUNT(1)", known: f"COUNT({sql(reference(name))})"})
     fresh = {group: made.names.new(group.rsplit("#", 1)[0]) for group in groups}
     some, unknown = made.names.new("some"), made.names.new("unknown")
-    told = Project(
+    told = Projection(
         counted,
         {
             **{fresh[group]: sql(reference(group)) for group in groups},
@@ -188,7 +188,7 @@ def _scalar(made: Translation, operator: Operator, scope: Scope, query: exp.Expr
     # Aggregates over nothing have a value of their own, such as a count's 0.
     there = made.names.new("there")
     kept = {one: sql(reference(one)) for one in inner.operator.columns}
-    marked = Project(inner.operator, {**kept, there: "TRUE"}, {one: one for one in kept})
+    marked = Projection(inner.operator, {**kept, there: "TRUE"}, {one: one for one in kept})
     joined = made.join(operator, marked, JoinKind.LEFT, inner.links)
     scope.hide(there)
     chosen = f"CASE WHEN {sql(reference(there))} THEN {sql(reference(name))} ELSE {empty} END"

@@ -13,9 +13,9 @@ from headwater.core.errors import Code, Problem, Where, did_you_mean
 from headwater.core.registry import Registry
 from headwater.core.spec import Alert, Definition, Export, Monitor, Settings, Table, Topic, View, placed
 from headwater.project.decorators import Registered
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.load.code import load_code
-from headwater.project.load.tree import Node, dotted, overlaid
+from headwater.project.load.tree import TreeNode, dotted, overlaid
 from headwater.project.load.variables import UNSET, expanded
 from headwater.project.names import check_name
 from headwater.project.validate import keys_of, salvaged, validated
@@ -43,14 +43,14 @@ DEFAULT_CATALOG = "lake"
 class Built:
     """What could be made of a project, and everything that is wrong with it."""
 
-    project: Project | None
+    project: ProjectDefinition | None
     problems: list[Problem]
     broken: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Names, by section, of definitions that are there but wrong: whoever names them is not wrong too."""
 
 
 def build(
-    tree: Node,
+    tree: TreeNode,
     file: Path,
     target: str | None,
     env: Mapping[str, str],
@@ -79,7 +79,7 @@ def build(
     if settings.code is not None:
         where = whole.entries["code"].where("code")
         functions = load_code(file.parent / settings.code, file.parent, where, problems)
-    project = Project(
+    project = ProjectDefinition(
         file=file,
         settings=settings,
         target=target,
@@ -96,7 +96,7 @@ def known_keys() -> list[str]:
     return [*keys_of(Settings), *KINDS, TARGETS]
 
 
-def _known_keys(tree: Node, problems: list[Problem], allowed: list[str] | None = None) -> Node:
+def _known_keys(tree: TreeNode, problems: list[Problem], allowed: list[str] | None = None) -> TreeNode:
     """The tree without the top-level keys that nothing knows."""
     allowed = allowed or known_keys()
     for key, node in tree.entries.items():
@@ -106,11 +106,11 @@ def _known_keys(tree: Node, problems: list[Problem], allowed: list[str] | None =
     return tree.with_value({key: node for key, node in tree.entries.items() if key in allowed})
 
 
-def _targets(tree: Node, problems: list[Problem]) -> dict[str, Node]:
+def _targets(tree: TreeNode, problems: list[Problem]) -> dict[str, TreeNode]:
     section = tree.entries.get(TARGETS)
     if section is None or section.value is None:
         return {}
-    found: dict[str, Node] = {}
+    found: dict[str, TreeNode] = {}
     for name, node in _mapping(section, TARGETS, problems).items():
         path = f"{TARGETS}.{name}"
         check_name(name, node.where(path), problems)
@@ -122,7 +122,7 @@ def _targets(tree: Node, problems: list[Problem]) -> dict[str, Node]:
     return found
 
 
-def _quiet_problems(base: Node, over: Node, env: Mapping[str, str]) -> list[Problem]:
+def _quiet_problems(base: TreeNode, over: TreeNode, env: Mapping[str, str]) -> list[Problem]:
     """What is wrong in a target that was not chosen. Its variables may well be missing here."""
     inside = {(node.file, node.line) for _, node in _walk(over)}
     found: list[Problem] = []
@@ -132,7 +132,7 @@ def _quiet_problems(base: Node, over: Node, env: Mapping[str, str]) -> list[Prob
     return [p for p in found if p.where is not None and (p.where.file, p.where.line) in inside]
 
 
-def _settings(tree: Node, fallback: str, problems: list[Problem]) -> Settings:
+def _settings(tree: TreeNode, fallback: str, problems: list[Problem]) -> Settings:
     """The settings; where some are wrong, the others with defaults, so that the rest can be checked too."""
     entries = {key: node for key, node in tree.entries.items() if key not in KINDS}
     settings = validated(Settings, tree.with_value(entries), (), problems)
@@ -149,7 +149,7 @@ def _settings(tree: Node, fallback: str, problems: list[Problem]) -> Settings:
 
 
 def _definitions(
-    tree: Node, problems: list[Problem]
+    tree: TreeNode, problems: list[Problem]
 ) -> tuple[dict[str, dict[str, Definition]], dict[str, frozenset[str]]]:
     found: dict[str, dict[str, Definition]] = {section: {} for section in KINDS}
     broken: dict[str, set[str]] = {section: set() for section in KINDS}
@@ -169,7 +169,7 @@ def _definitions(
 
 
 def _definition(
-    section: str, kind: type[Definition] | Registry[Any], name: str, node: Node, problems: list[Problem]
+    section: str, kind: type[Definition] | Registry[Any], name: str, node: TreeNode, problems: list[Problem]
 ) -> Definition | None:
     path = (section, name)
     if node.value is None:
@@ -196,7 +196,7 @@ def _definition(
     return validated(model, node, path, problems) or salvaged(model, node)
 
 
-def _mapping(node: Node, path: str, problems: list[Problem]) -> dict[str, Node]:
+def _mapping(node: TreeNode, path: str, problems: list[Problem]) -> dict[str, TreeNode]:
     if node.value is not None and not isinstance(node.value, dict):
         message = "should be a mapping of keys and values"
         problems.append(Problem(Code.INVALID_VALUE, message, node.where(path)))
@@ -210,9 +210,9 @@ def _under(path: str, problem: Problem) -> Problem:
     return Problem(problem.code, problem.message, Where(where.file, where.line, f"{path}.{where.path}"), problem.hint)
 
 
-def _walk(node: Node, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str, Node]]:
+def _walk(node: TreeNode, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str, TreeNode]]:
     """Every node below the top with its dotted path."""
-    below: Iterable[tuple[str | int, Node]] = ()
+    below: Iterable[tuple[str | int, TreeNode]] = ()
     if isinstance(node.value, dict):
         below = node.value.items()
     elif isinstance(node.value, list):
@@ -222,6 +222,6 @@ def _walk(node: Node, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str, N
         yield from _walk(child, (*path, key))
 
 
-def _place(node: Node) -> Where:
+def _place(node: TreeNode) -> Where:
     text = isinstance(node.value, str) and "\n" in node.value
     return Where(node.file, node.text_line if text and node.text_line is not None else node.line)

@@ -9,11 +9,11 @@ from headwater.core.errors import Code, Problem, did_you_mean
 from headwater.project.load.build import KINDS, TARGETS, known_keys
 from headwater.project.load.code import shown
 from headwater.project.load.files import read_text
-from headwater.project.load.tree import Node, dotted, joined
+from headwater.project.load.tree import TreeNode, dotted, joined
 from headwater.project.load.yaml import parse_yaml
 
 
-def with_includes(tree: Node, root: Path, problems: list[Problem]) -> Node:
+def with_includes(tree: TreeNode, root: Path, problems: list[Problem]) -> TreeNode:
     """The tree with everything that its `include` names."""
     include = tree.entries.get("include")
     if include is None or include.value is None:
@@ -30,7 +30,7 @@ def with_includes(tree: Node, root: Path, problems: list[Problem]) -> Node:
     return tree
 
 
-def _with_file(tree: Node, file: Path, root: Path, problems: list[Problem]) -> Node:
+def _with_file(tree: TreeNode, file: Path, root: Path, problems: list[Problem]) -> TreeNode:
     text = read_text(file, shown(file, root), problems)
     part = None if text is None else parse_yaml(text, shown(file, root), problems)
     if part is None:
@@ -47,7 +47,7 @@ def _with_file(tree: Node, file: Path, root: Path, problems: list[Problem]) -> N
     return joined(tree, part, (*KINDS, TARGETS), problems)
 
 
-def _included(pattern: Node, path: str, root: Path, problems: list[Problem]) -> list[Path]:
+def _included(pattern: TreeNode, path: str, root: Path, problems: list[Problem]) -> list[Path]:
     """The files that one entry of `include` names."""
     text = str(pattern.value)
     if glob.has_magic(text):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headwater.core.errors import Code, Problem, ProjectError, Where
 from headwater.project.decorators import collecting
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.project.load.build import KINDS, Built, build
 from headwater.project.load.code import run_module
 from headwater.project.load.files import find_project, read_text
@@ -21,7 +21,9 @@ from headwater.project.load.yaml import parse_yaml
 from headwater.project.names import slug
 
 
-def load_project(path: Path | str = ".", target: str | None = None, env: Mapping[str, str] | None = None) -> Project:
+def load_project(
+    path: Path | str = ".", target: str | None = None, env: Mapping[str, str] | None = None
+) -> ProjectDefinition:
     """The project at or above a path; ProjectError with everything that is wrong with its files."""
     built = examine(path, target, env)
     if built.problems or built.project is None:
@@ -55,11 +57,11 @@ def _from_python(file: Path, target: str | None, env: Mapping[str, str]) -> Buil
         module = run_module(file, file.parent, problems)
     if module is None:
         return Built(None, problems)
-    found = {id(value): value for value in vars(module).values() if isinstance(value, Project)}
+    found = {id(value): value for value in vars(module).values() if isinstance(value, ProjectDefinition)}
     if len(found) != 1:
         message = f"the file should make one headwater.Project, not {len(found) or 'none'}"
         return Built(None, [Problem(Code.INVALID_VALUE, message, Where(file.name))])
     made = next(iter(found.values()))
-    values = {f.name: getattr(made, f.name) for f in fields(Project)}
+    values = {f.name: getattr(made, f.name) for f in fields(ProjectDefinition)}
     values["functions"] = (*made.functions, *functions)
-    return Built(Project(**values), problems)
+    return Built(ProjectDefinition(**values), problems)

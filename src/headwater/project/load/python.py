@@ -35,7 +35,7 @@ def loading(target: str | None, env: Mapping[str, str]) -> Iterator[None]:
         _loading.reset(token)
 
 
-class Project(definition.Project):
+class Project(definition.ProjectDefinition):
     """`Project(name="shop", sources={"landing": {"type": "files", "path": "landing"}}, topics={…})`.
 
     Relative paths start from the folder of the file that makes the call. ProjectError tells everything that
@@ -57,7 +57,7 @@ class Project(definition.Project):
         built = build(tree, file, target, os.environ if env is None else env, problems, fallback="project")
         if built.problems or built.project is None:
             raise ProjectError(built.problems)
-        super().__init__(**{f.name: getattr(built.project, f.name) for f in fields(definition.Project)})
+        super().__init__(**{f.name: getattr(built.project, f.name) for f in fields(definition.ProjectDefinition)})
 
 
 def _plain(value: Any) -> Any:

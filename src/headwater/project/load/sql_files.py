@@ -7,13 +7,13 @@ from pathlib import Path
 from headwater.core.errors import Code, Problem, Where
 from headwater.project.load.code import shown
 from headwater.project.load.files import read_text
-from headwater.project.load.tree import Node
+from headwater.project.load.tree import TreeNode
 from headwater.project.load.yaml import parse_yaml
 
 FOLDERS = ("tables", "views")
 
 
-def sql_files(root: Path, problems: list[Problem]) -> list[Node]:
+def sql_files(root: Path, problems: list[Problem]) -> list[TreeNode]:
     """One tree for each SQL file: `{views: {name: {sql: …}}}`."""
     found = []
     for folder in FOLDERS:
@@ -26,9 +26,9 @@ def sql_files(root: Path, problems: list[Problem]) -> list[Node]:
     return found
 
 
-def _definition(text: str, file: str, problems: list[Problem]) -> Node | None:
+def _definition(text: str, file: str, problems: list[Problem]) -> TreeNode | None:
     options, rest = _front_matter(text)
-    entries: dict[str, Node] = {}
+    entries: dict[str, TreeNode] = {}
     if options is not None:
         found = parse_yaml(options, file, problems)
         if found is None:
@@ -43,8 +43,8 @@ def _definition(text: str, file: str, problems: list[Problem]) -> Node | None:
         problems.append(Problem(Code.INVALID_SQL, "there is no SQL in the file", Where(file, 1)))
         return None
     line = text[: len(text) - len(rest.lstrip())].count("\n") + 1
-    entries["sql"] = Node(body, file, line, text_line=line)
-    return Node(entries, file, 1)
+    entries["sql"] = TreeNode(body, file, line, text_line=line)
+    return TreeNode(entries, file, 1)
 
 
 def _front_matter(text: str) -> tuple[str | None, str]:

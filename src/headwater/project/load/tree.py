@@ -12,10 +12,10 @@ Key = str | int
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeNode:
     """A value of the file. Mappings hold nodes by key, lists hold nodes, the rest are plain values."""
 
-    value: dict[str, Node] | list[Node] | Any
+    value: dict[str, TreeNode] | list[TreeNode] | Any
     file: str
     line: int
     """Of the key for a mapping's entry, of the item in a list."""
@@ -25,16 +25,16 @@ class Node:
     """The text with its variables, for values that have any: errors show this and never what is in them."""
 
     @property
-    def entries(self) -> dict[str, Node]:
+    def entries(self) -> dict[str, TreeNode]:
         return self.value if isinstance(self.value, dict) else {}
 
     def where(self, path: str | None = None) -> Where:
         return Where(self.file, self.line, path or None)
 
-    def with_value(self, value: Any) -> Node:
+    def with_value(self, value: Any) -> TreeNode:
         return replace(self, value=value)
 
-    def find(self, path: Iterable[Key]) -> Node:
+    def find(self, path: Iterable[Key]) -> TreeNode:
         """The node at a path, or the last one on the way to it."""
         node = self
         for key in path:
@@ -68,7 +68,7 @@ def dotted(path: Sequence[Key]) -> str:
     return text
 
 
-def overlaid(base: Node, over: Node) -> Node:
+def overlaid(base: TreeNode, over: TreeNode) -> TreeNode:
     """`over` on top of `base`: mappings join, everything else is replaced."""
     if not (isinstance(base.value, dict) and isinstance(over.value, dict)):
         return over
@@ -82,8 +82,8 @@ def overlaid(base: Node, over: Node) -> Node:
 
 
 def joined(
-    base: Node, other: Node, sections: Iterable[str], problems: list[Problem], path: tuple[Key, ...] = ()
-) -> Node:
+    base: TreeNode, other: TreeNode, sections: Iterable[str], problems: list[Problem], path: tuple[Key, ...] = ()
+) -> TreeNode:
     """Two files as one: sections join by name; what stands in both is an error that names both places."""
     merged = dict(base.entries)
     for key, node in other.entries.items():
@@ -98,10 +98,10 @@ def joined(
     return base.with_value(merged)
 
 
-def from_python(value: Any, file: str, line: int) -> Node:
+def from_python(value: Any, file: str, line: int) -> TreeNode:
     """Plain Python data as a tree; every value stands at the line of the call."""
     if isinstance(value, dict):
-        return Node({str(key): from_python(item, file, line) for key, item in value.items()}, file, line)
+        return TreeNode({str(key): from_python(item, file, line) for key, item in value.items()}, file, line)
     if isinstance(value, (list, tuple)):
-        return Node([from_python(item, file, line) for item in value], file, line)
-    return Node(value, file, line, text_line=line)
+        return TreeNode([from_python(item, file, line) for item in value], file, line)
+    return TreeNode(value, file, line, text_line=line)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headwater.core.errors import Code, Problem
-from headwater.project.load.tree import Key, Node, dotted
+from headwater.project.load.tree import Key, TreeNode, dotted
 
 _VARIABLE = re.compile(r"\$(\$)?\{(?:([^}]*)\})?")
 _INSIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
-def expanded(node: Node, env: Mapping[str, str], problems: list[Problem], path: Sequence[Key] = ()) -> Node:
+def expanded(node: TreeNode, env: Mapping[str, str], problems: list[Problem], path: Sequence[Key] = ()) -> TreeNode:
     """The tree with its variables filled in; those that are missing are all noted."""
     if isinstance(node.value, dict):
         return node.with_value({k: expanded(n, env, problems, (*path, k)) for k, n in node.value.items()})
@@ -21,12 +21,12 @@ def expanded(node: Node, env: Mapping[str, str], problems: list[Problem], path: 
         return node.with_value([expanded(n, env, problems, (*path, i)) for i, n in enumerate(node.value)])
     if not isinstance(node.value, str) or "${" not in node.value:
         return node
-    return _Text(node, node.value, env, problems, path).node()
+    return _VariableText(node, node.value, env, problems, path).node()
 
 
-class _Text:
+class _VariableText:
     def __init__(
-        self, node: Node, text: str, env: Mapping[str, str], problems: list[Problem], path: Sequence[Key]
+        self, node: TreeNode, text: str, env: Mapping[str, str], problems: list[Problem], path: Sequence[Key]
     ) -> None:
         self._node = node
         self._written = text
@@ -36,7 +36,7 @@ class _Text:
         self._failed = False
         self._used = False
 
-    def node(self) -> Node:
+    def node(self) -> TreeNode:
         text = _VARIABLE.sub(self._one, self._written)
         if self._failed:  # reported already: as if not given, and no second problem about what it lacks
             return replace(self._node, value=UNSET, written=self._written)

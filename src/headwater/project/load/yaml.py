@@ -11,7 +11,7 @@ from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from yaml.nodes import Node as YamlNode
 
 from headwater.core.errors import Code, Problem, Where
-from headwater.project.load.tree import Key, Node, dotted
+from headwater.project.load.tree import Key, TreeNode, dotted
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?")
@@ -25,7 +25,7 @@ MAX_VALUES = 50_000
 """More than any project has; anchors that name each other can stand for billions."""
 
 
-def parse_yaml(text: str, file: str, problems: list[Problem]) -> Node | None:
+def parse_yaml(text: str, file: str, problems: list[Problem]) -> TreeNode | None:
     """The tree of a file, empty if the file is; None, with the problem noted, if it is not YAML."""
     try:
         top = _compose(text)
@@ -40,7 +40,7 @@ def parse_yaml(text: str, file: str, problems: list[Problem]) -> Node | None:
         problems.append(Problem(Code.INVALID_YAML, f"character {error.character!r} is not allowed", Where(file, line)))
         return None
     if top is None:
-        return Node({}, file, 1)
+        return TreeNode({}, file, 1)
     return _Reader(file, problems).read(top)
 
 
@@ -92,7 +92,7 @@ class _Reader:
         self._path: list[Key] = []
         self._count = 0
 
-    def read(self, top: YamlNode) -> Node | None:
+    def read(self, top: YamlNode) -> TreeNode | None:
         try:
             return self._node(top, top.start_mark.line + 1)
         except _TooMuch as error:
@@ -104,7 +104,7 @@ class _Reader:
         where = Where(self._file, line, dotted(self._path) or None)
         self._problems.append(Problem(code, message, where, hint))
 
-    def _node(self, node: YamlNode, line: int) -> Node:
+    def _node(self, node: YamlNode, line: int) -> TreeNode:
         self._count += 1
         if self._count > MAX_VALUES:
             raise _TooMuch("anchors stand for too many values", 1)
@@ -112,36 +112,36 @@ class _Reader:
             raise _TooMuch(f"by its anchors {_TOO_DEEP}", line)
         if node in self._open:
             self._note(Code.INVALID_YAML, "an anchor holds itself", line)
-            return Node(None, self._file, line)
+            return TreeNode(None, self._file, line)
         if node.tag not in _TAGS:
             self._note(Code.INVALID_YAML, f"tags such as {node.tag} are not used here", line)
-            return Node(None, self._file, line)
+            return TreeNode(None, self._file, line)
         self._open.append(node)
         try:
             return self._value(node, line)
         finally:
             self._open.pop()
 
-    def _value(self, node: YamlNode, line: int) -> Node:
+    def _value(self, node: YamlNode, line: int) -> TreeNode:
         if isinstance(node, MappingNode):
-            return Node(self._mapping(node), self._file, line)
+            return TreeNode(self._mapping(node), self._file, line)
         if isinstance(node, SequenceNode):
             items = [self._under(i, item, item.start_mark.line + 1) for i, item in enumerate(node.value)]
-            return Node(items, self._file, line)
+            return TreeNode(items, self._file, line)
         block = isinstance(node, ScalarNode) and node.style in ("|", ">")
         text_line = node.start_mark.line + (2 if block else 1)
-        return Node(_scalar(node), self._file, line, text_line=text_line)
+        return TreeNode(_scalar(node), self._file, line, text_line=text_line)
 
-    def _under(self, key: Key, node: YamlNode, line: int) -> Node:
+    def _under(self, key: Key, node: YamlNode, line: int) -> TreeNode:
         self._path.append(key)
         try:
             return self._node(node, line)
         finally:
             self._path.pop()
 
-    def _mapping(self, node: MappingNode) -> dict[str, Node]:
-        found: dict[str, Node] = {}
-        defaults: dict[str, Node] = {}
+    def _mapping(self, node: MappingNode) -> dict[str, TreeNode]:
+        found: dict[str, TreeNode] = {}
+        defaults: dict[str, TreeNode] = {}
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, ScalarNode):
@@ -155,10 +155,10 @@ class _Reader:
                 found[key.value] = self._under(key.value, value, line)
         return {**defaults, **found}
 
-    def _defaults(self, value: YamlNode, line: int) -> dict[str, Node]:
+    def _defaults(self, value: YamlNode, line: int) -> dict[str, TreeNode]:
         """What `<<: *anchor` brings in: the entries of one mapping or several, the first one winning."""
         sources = value.value if isinstance(value, SequenceNode) else [value]
-        found: dict[str, Node] = {}
+        found: dict[str, TreeNode] = {}
         for source in sources:
             if not isinstance(source, MappingNode):
                 self._note(Code.INVALID_YAML, "`<<` takes a mapping", line)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb.expressions import NAMED, Condition, Expressions, argument, between, condition_of, rule
+from headwater.query.duckdb.expressions import NAMED, BooleanTerm, Expressions, argument, between, condition_of, rule
 from headwater.query.duckdb.terms import Refused, Term, derived, literal
 from headwater.query.predicates import And, Anything, Compare, IsNull, Not, OneOf, Or, Predicate, Prefix
 
@@ -23,7 +23,7 @@ def _comparison(to: Expressions, node: exp.Binary) -> Term:
     return _compared(_COMPARED[type(node)], to.term(node.this), to.term(node.expression))
 
 
-def _compared(op: str, left: Term, right: Term) -> Condition:
+def _compared(op: str, left: Term, right: Term) -> BooleanTerm:
     # Spark shows a <> b as NOT of the equality.
     name = between(left, "=" if op == "!=" else op, right)
     name = f"(NOT {name})" if op == "!=" and name is not None else name
@@ -96,7 +96,7 @@ def _is(to: Expressions, node: exp.Is) -> Term:
     raise Refused("this form of IS is left to Spark")
 
 
-def is_null(term: Term) -> Condition:
+def is_null(term: Term) -> BooleanTerm:
     predicate = IsNull(term.origin) if term.origin is not None else Anything()
     name = None if term.name is None else f"({term.name} IS NULL)"
     return condition_of(f"({term.sql} IS NULL)", predicate, term, name=name)
@@ -173,7 +173,7 @@ def _case(to: Expressions, node: exp.Case) -> Term:
     return chosen(tests, values, None if default is None else to.term(default))
 
 
-def chosen(tests: list[Condition], values: list[Term], otherwise: Term | None) -> Term:
+def chosen(tests: list[BooleanTerm], values: list[Term], otherwise: Term | None) -> Term:
     """The first value whose test holds."""
     every = values if otherwise is None else [*values, otherwise]
     type_ = types.common(every)

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from headwater.core.errors import Code, TerminalError
 from headwater.formats.arrow import conformed
-from headwater.query.duckdb.eligibility import REASON, Plan
+from headwater.query.duckdb.eligibility import REASON, QueryPlan
 from headwater.query.duckdb.instances import connect, forget_if_broken, release
 from headwater.query.duckdb.terms import duckdb_type
-from headwater.query.limits import Limits, Stopping
+from headwater.query.limits import Limits, QueryStop
 
 if TYPE_CHECKING:
     from headwater.core.model import Version
@@ -36,7 +36,7 @@ class DuckDBAnswer:
 
     engine = "duckdb"
 
-    def __init__(self, plan: Plan, limits: Limits, stopping: Stopping) -> None:
+    def __init__(self, plan: QueryPlan, limits: Limits, stopping: QueryStop) -> None:
         self.reason = REASON
         self.versions: dict[str, Version | None] = plan.versions
         self.schema = plan.schema
@@ -55,7 +55,7 @@ class DuckDBAnswer:
             self._connection.close()
             raise
 
-    def _begin(self, plan: Plan) -> None:
+    def _begin(self, plan: QueryPlan) -> None:
         with self._stopping.stopping(self._connection.interrupt):
             try:
                 names = register(self._connection, plan)
@@ -80,7 +80,7 @@ class DuckDBAnswer:
                     raise self._too_much() from error
                 raise TurnToSpark(_first_line(error)) from error
 
-    def _run(self, sql: str, plan: Plan) -> Iterator[pa.RecordBatch] | None:
+    def _run(self, sql: str, plan: QueryPlan) -> Iterator[pa.RecordBatch] | None:
         # `execute` holds the whole result, `sql` streams it; where it is small the first is quicker.
         if plan.is_small:
             held: Any = self._kept.execute(sql, often=plan.asked_again)
@@ -160,7 +160,7 @@ def _all_plain(schema: pa.Schema, description: list[tuple[Any, ...]]) -> bool:
     )
 
 
-def register(connection: duckdb.DuckDBPyConnection, plan: Plan) -> dict[str, str]:
+def register(connection: duckdb.DuckDBPyConnection, plan: QueryPlan) -> dict[str, str]:
     """Read the rows of the scans that have no files, and give them names."""
     names: dict[str, str] = {}
     for one in plan.scans:

@@ -18,7 +18,7 @@ from headwater.core.model import At, Kind, Version
 from headwater.formats.file_scan import ScannedFile
 from headwater.query.duckdb.expressions import Clock
 from headwater.query.duckdb.relations import Catalogue, reading
-from headwater.query.duckdb.scans import Reading, Scan
+from headwater.query.duckdb.scans import DuckScan, PinnedRelation
 from headwater.query.duckdb.selects import Queries, filled, needed
 from headwater.query.duckdb.terms import Refused, duckdb_type
 from headwater.sql.references import parse_query, referring, resolve
@@ -41,21 +41,21 @@ REASON = "every table is read exactly without Spark, and every function was comp
 class Chosen:
     """What one scan will read."""
 
-    scan: Scan
+    scan: DuckScan
     files: list[ScannedFile]
     by_partition: int
     by_bounds: int
 
 
 @dataclass
-class Plan:
+class QueryPlan:
     """A query as DuckDB gets it."""
 
     text: str
     """With a place for each scan."""
     schema: pa.Schema
     scans: list[Chosen]
-    readings: Mapping[tuple[Kind, str, At | None], Reading] = field(default_factory=dict)
+    readings: Mapping[tuple[Kind, str, At | None], PinnedRelation] = field(default_factory=dict)
     lasting: bool = True
     """Whether it is the same at another time."""
     asked_again: bool = False
@@ -97,9 +97,9 @@ class _Plans:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], tuple[Catalogue, Plan]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], tuple[Catalogue, QueryPlan]] = OrderedDict()
 
-    def get(self, catalogue: Catalogue, sql: str) -> Plan | None:
+    def get(self, catalogue: Catalogue, sql: str) -> QueryPlan | None:
         with self._lock:
             found = self._kept.get((catalogue.home, sql))
         if found is None or not found[0].same(catalogue):
@@ -112,7 +112,7 @@ class _Plans:
         made.asked_again = True
         return made
 
-    def put(self, catalogue: Catalogue, sql: str, made: Plan) -> None:
+    def put(self, catalogue: Catalogue, sql: str, made: QueryPlan) -> None:
         if not made.lasting or any(found.files is None for found in made.readings.values()):
             return
         with self._lock:
@@ -125,7 +125,7 @@ class _Plans:
 _plans = _Plans()
 
 
-def plan(warehouse: Warehouse, sql: str) -> Plan:
+def plan(warehouse: Warehouse, sql: str) -> QueryPlan:
     """How DuckDB would answer a query; Refused with the reason if Spark has to."""
     catalogue = Catalogue(warehouse)
     found = _plans.get(catalogue, sql)
@@ -138,7 +138,7 @@ def plan(warehouse: Warehouse, sql: str) -> Plan:
     return found
 
 
-def _planned(catalogue: Catalogue, sql: str) -> Plan:
+def _planned(catalogue: Catalogue, sql: str) -> QueryPlan:
     import pyarrow as pa
 
     if "\\" in sql:
@@ -147,9 +147,9 @@ def _planned(catalogue: Catalogue, sql: str) -> Plan:
     places = {
         id(table): (number, reference, time_travel(table)) for number, (table, reference) in enumerate(referring(query))
     }
-    readings: dict[tuple[Kind, str, At | None], Reading] = {}
+    readings: dict[tuple[Kind, str, At | None], PinnedRelation] = {}
 
-    def find(table: exp.Table) -> Scan | tuple[exp.Query, Scan]:
+    def find(table: exp.Table) -> DuckScan | tuple[exp.Query, DuckScan]:
         if id(table) not in places:
             raise Refused("a table function is left to Spark")
         number, reference, at = places[id(table)]
@@ -163,7 +163,7 @@ def _planned(catalogue: Catalogue, sql: str) -> Plan:
                 duckdb_type(field.type)  # refuses a type that is not one of Spark's
         record = catalogue.record(kind, reference.name)
         shown = None if record is None else record.shown
-        scan = Scan(readings[key], "", place=number, shown=shown is not None)
+        scan = DuckScan(readings[key], "", place=number, shown=shown is not None)
         return scan if shown is None else (_shown(shown, readings[key].schema.names), scan)
 
     clock = Clock(datetime.now(timezone.utc))
@@ -178,13 +178,13 @@ def _planned(catalogue: Catalogue, sql: str) -> Plan:
         scan.used = needed(made.sql, scan)
         chosen.append(Chosen(scan, *scan.chosen()))
     schema = pa.schema([pa.field(str(column.name), column.type) for column in made.columns])
-    found = Plan(made.sql, schema, chosen, readings, lasting=not clock.asked)
+    found = QueryPlan(made.sql, schema, chosen, readings, lasting=not clock.asked)
     if found.bytes > LARGE_SCAN:
         _require_not_too_large(catalogue, found)
     return found
 
 
-def _require_not_too_large(catalogue: Catalogue, found: Plan) -> None:
+def _require_not_too_large(catalogue: Catalogue, found: QueryPlan) -> None:
     """Files may be large of which the query needs few columns."""
     from headwater.query.estimates import bytes_read
     from headwater.query.gathered import Statistics

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from headwater.query.duckdb import coercion as types
 from headwater.query.duckdb.casts import cast_to, spark_type
-from headwater.query.duckdb.scopes import Scope, struct_field
+from headwater.query.duckdb.scopes import NameScope, struct_field
 from headwater.query.duckdb.terms import Refused, Term, derived, duckdb_type, literal, spark_name
 from headwater.query.predicates import Anything, Compare, Predicate
 
@@ -49,7 +49,7 @@ UNKNOWN = Anything()
 
 
 @dataclass(frozen=True)
-class Condition(Term):
+class BooleanTerm(Term):
     """A boolean term, and what it says of stored columns."""
 
     predicate: Predicate = UNKNOWN
@@ -70,7 +70,7 @@ class Clock:
 class Expressions:
     """Translates expressions inside one scope."""
 
-    def __init__(self, scope: Scope, clock: Clock, subquery: Callable[[exp.Expr, Scope], Any]) -> None:
+    def __init__(self, scope: NameScope, clock: Clock, subquery: Callable[[exp.Expr, NameScope], Any]) -> None:
         self.scope = scope
         self.clock = clock
         self.subquery = subquery
@@ -87,14 +87,14 @@ class Expressions:
             raise Refused(f"{what} is not on the list of what was compared with Spark")
         return rule(self, node)
 
-    def condition(self, node: exp.Expr) -> Condition:
+    def condition(self, node: exp.Expr) -> BooleanTerm:
         """A boolean term."""
         term = self.term(node)
         if pa.types.is_null(term.type):
-            return Condition("CAST(NULL AS BOOLEAN)", types.BOOLEAN, term.name)
+            return BooleanTerm("CAST(NULL AS BOOLEAN)", types.BOOLEAN, term.name)
         if term.type != types.BOOLEAN:
             raise Refused(f"a condition of type {spark_name(term.type)} is left to Spark")
-        if isinstance(term, Condition):
+        if isinstance(term, BooleanTerm):
             return term
         predicate = Compare(term.origin, "=", True) if term.origin is not None else Anything()
         return condition_of(term.sql, predicate, term, name=term.name)
@@ -136,9 +136,9 @@ def between(left: Term, sign: str, right: Term) -> str | None:
     return None if left.name is None or right.name is None else f"({left.name} {sign} {right.name})"
 
 
-def condition_of(sql: str, predicate: Predicate, *parts: Term, name: str | None = None) -> Condition:
+def condition_of(sql: str, predicate: Predicate, *parts: Term, name: str | None = None) -> BooleanTerm:
     made = derived(sql, types.BOOLEAN, *parts)
-    return Condition(made.sql, made.type, name, aggregate=made.aggregate, windowed=made.windowed, predicate=predicate)
+    return BooleanTerm(made.sql, made.type, name, aggregate=made.aggregate, windowed=made.windowed, predicate=predicate)
 
 
 # --- names and literals

@@ -44,10 +44,10 @@ class Instance:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
-        self.idle: list[Kept] = []
+        self.idle: list[IdleConnection] = []
 
 
-class Kept:
+class IdleConnection:
     """A connection that outlives its query, with the statements that were prepared on it."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, instance: Instance | None = None) -> None:
@@ -72,10 +72,10 @@ class Kept:
         return self.connection.execute(f"EXECUTE {name}")
 
 
-def connect(folders: Folders, memory: int | None = None) -> Kept:
+def connect(folders: Folders, memory: int | None = None) -> IdleConnection:
     """A connection for one query over files in some folders; with a limit of memory it has a DuckDB of its own."""
     if memory is not None:
-        return Kept(_opened(folders, memory))
+        return IdleConnection(_opened(folders, memory))
     with _lock:
         instance = _instances.get(folders)
         if instance is None:
@@ -83,10 +83,10 @@ def connect(folders: Folders, memory: int | None = None) -> Kept:
             while len(_instances) > _MOST_INSTANCES:
                 _instances.popitem(last=False)
         _instances.move_to_end(folders)
-        return instance.idle.pop() if instance.idle else Kept(instance.connection.cursor(), instance)
+        return instance.idle.pop() if instance.idle else IdleConnection(instance.connection.cursor(), instance)
 
 
-def release(kept: Kept, limits: Limits) -> None:
+def release(kept: IdleConnection, limits: Limits) -> None:
     """Keep a connection for the next query, if nothing hangs on it."""
     with _lock:
         instance = kept.instance

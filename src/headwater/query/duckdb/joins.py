@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from headwater.query.duckdb import coercion as types
 from headwater.query.duckdb.expressions import Expressions
-from headwater.query.duckdb.scopes import Scope, Source
+from headwater.query.duckdb.scopes import NameScope, Source
 from headwater.query.duckdb.terms import Refused, Term, derived
 from headwater.query.predicates import Predicate
 
@@ -33,7 +33,7 @@ _WORDS = {
 class Joins:
     """Brings sources into a scope one after the other."""
 
-    def __init__(self, scope: Scope, to: Expressions, table: Callable[[exp.Expr], tuple[str, Source]]) -> None:
+    def __init__(self, scope: NameScope, to: Expressions, table: Callable[[exp.Expr], tuple[str, Source]]) -> None:
         self._scope, self._to, self._table = scope, to, table
         self.predicates: list[Predicate] = []
         """What must hold of every joined row."""

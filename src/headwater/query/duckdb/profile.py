@@ -12,12 +12,12 @@ import duckdb
 
 from headwater.formats.file_scan import ScannedFile
 from headwater.query.duckdb.connections import register
-from headwater.query.duckdb.eligibility import Plan
+from headwater.query.duckdb.eligibility import QueryPlan
 from headwater.query.duckdb.instances import connect, release
-from headwater.query.duckdb.scans import Scan
+from headwater.query.duckdb.scans import DuckScan
 from headwater.query.duckdb.terms import Origin, Refused, literal, text
 from headwater.query.explanation import Stage
-from headwater.query.limits import Limits, Stopping
+from headwater.query.limits import Limits, QueryStop
 from headwater.query.predicates import And, Compare, OneOf, Predicate
 
 RowGroupAt = tuple[str, int]
@@ -40,7 +40,7 @@ class Profile:
     stages: tuple[Stage, ...] = field(default_factory=tuple)
 
 
-def profiled(plan: Plan, limits: Limits, stopping: Stopping) -> Profile:
+def profiled(plan: QueryPlan, limits: Limits, stopping: QueryStop) -> Profile:
     connection = connect(plan.folders, limits.memory).connection
     try:
         with stopping.stopping(connection.interrupt):
@@ -88,7 +88,7 @@ def _named(node: dict[str, Any]) -> str:
     return str(node["type"]).lower().replace("_", " ")
 
 
-def _by_scan(nodes: list[dict[str, Any]], plan: Plan) -> dict[str, dict[str, int]]:
+def _by_scan(nodes: list[dict[str, Any]], plan: QueryPlan) -> dict[str, dict[str, int]]:
     """Which node of DuckDB's plan read which of ours: by the files; the first that fits where several do."""
     found: dict[str, dict[str, int]] = {}
     for node in nodes:
@@ -108,7 +108,7 @@ def _by_scan(nodes: list[dict[str, Any]], plan: Plan) -> dict[str, dict[str, int
     return found
 
 
-def bloomed(scan: Scan, files: Sequence[ScannedFile]) -> set[RowGroupAt]:
+def bloomed(scan: DuckScan, files: Sequence[ScannedFile]) -> set[RowGroupAt]:
     """Row groups of some files that bloom filters rule out, whichever engine reads them."""
     kept = connect(scan.reading.folders)
     try:
@@ -118,7 +118,7 @@ def bloomed(scan: Scan, files: Sequence[ScannedFile]) -> set[RowGroupAt]:
 
 
 def _ruled_out(
-    connection: duckdb.DuckDBPyConnection, scan: Scan, files: Sequence[ScannedFile]
+    connection: duckdb.DuckDBPyConnection, scan: DuckScan, files: Sequence[ScannedFile]
 ) -> set[RowGroupAt] | None:
     """Row groups that bloom filters rule out; None where no equality asks them."""
     known = scan.reading.files

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
 from headwater.core.model import At, Kind
 from headwater.core.state import RelationRecord
-from headwater.formats.base import Address, Format, Surroundings
-from headwater.formats.native import LightTable
+from headwater.formats.base import Address, Format, LakeContext
+from headwater.formats.native import NativeTable
 from headwater.formats.registry import FORMATS
 from headwater.query.duckdb.instances import folders_of
-from headwater.query.duckdb.scans import Reading
+from headwater.query.duckdb.scans import PinnedRelation
 from headwater.query.duckdb.terms import Refused
 from headwater.warehouse import Warehouse
 
@@ -61,9 +61,9 @@ class _Handles:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[object, ...], tuple[LightTable, threading.Lock]] = OrderedDict()
+        self._held: OrderedDict[tuple[object, ...], tuple[NativeTable, threading.Lock]] = OrderedDict()
 
-    def get(self, found: Format, address: Address, around: Surroundings) -> tuple[LightTable, threading.Lock]:
+    def get(self, found: Format, address: Address, around: LakeContext) -> tuple[NativeTable, threading.Lock]:
         if found.light is None:
             raise Refused(f"{found.title} tables are not read without a JVM")
         key = (found.name, address, around.warehouse, around.home)
@@ -79,7 +79,7 @@ class _Handles:
 _handles = _Handles()
 
 
-def reading(catalogue: Catalogue, kind: Kind, name: str, at: At | None) -> Reading:
+def reading(catalogue: Catalogue, kind: Kind, name: str, at: At | None) -> PinnedRelation:
     """A relation at one version, exactly as Spark would read it; Refused if that can't be promised."""
     try:
         found, address = catalogue.place(kind, name)
@@ -104,7 +104,7 @@ def no_data(kind: Kind, name: str) -> UsageError:
     )
 
 
-def _pinned(table: LightTable, kind: Kind, name: str, format: str, at: At | None, warehouse: str) -> Reading:
+def _pinned(table: NativeTable, kind: Kind, name: str, format: str, at: At | None, warehouse: str) -> PinnedRelation:
     try:
         files = table.parquet(at)
     except Unsupported as error:
@@ -112,10 +112,10 @@ def _pinned(table: LightTable, kind: Kind, name: str, format: str, at: At | None
     if files.has_patterns:
         return _read(table, kind, name, format, at, "a file's name has a character that stands for others")
     folders = folders_of(warehouse, (file.path for file in files.files))
-    return Reading(kind, name, format, files.version, files.schema, files, folders=folders)
+    return PinnedRelation(kind, name, format, files.version, files.schema, files, folders=folders)
 
 
-def _read(table: LightTable, kind: Kind, name: str, format: str, at: At | None, why: str) -> Reading:
+def _read(table: NativeTable, kind: Kind, name: str, format: str, at: At | None, why: str) -> PinnedRelation:
     version = table.version() if at is None else table.version_at(at)
     if version is None:
         raise Refused(f"{kind.value} '{name}' has no version yet")
@@ -127,7 +127,7 @@ def _read(table: LightTable, kind: Kind, name: str, format: str, at: At | None, 
             raise Refused(f"{kind.value} '{name}' changed while it was read")
         return found
 
-    return Reading(kind, name, format, version, schema, None, read, why)
+    return PinnedRelation(kind, name, format, version, schema, None, read, why)
 
 
 def _held(reader: pa.RecordBatchReader, what: str) -> pa.Table:

@@ -20,7 +20,7 @@ MOST_FILES = 5000
 
 
 @dataclass(frozen=True)
-class Reading:
+class PinnedRelation:
     """One relation at one version."""
 
     kind: Kind
@@ -43,10 +43,10 @@ class Reading:
 
 
 @dataclass(eq=False)
-class Scan:
+class DuckScan:
     """One place in a query that reads a relation."""
 
-    reading: Reading
+    reading: PinnedRelation
     alias: str
     predicates: list[Predicate] = field(default_factory=list)
     used: list[int] = field(default_factory=list)

@@ -23,11 +23,11 @@ class Source:
 
 
 @dataclass
-class Scope:
+class NameScope:
     """The sources that names are looked up in, then those of the query around."""
 
     sources: list[Source] = field(default_factory=list)
-    outer: Scope | None = None
+    outer: NameScope | None = None
     merged: list[Term] = field(default_factory=list)
     """Columns of joins by USING."""
     aliases: dict[str, Term] = field(default_factory=dict)

@@ -16,10 +16,10 @@ from headwater.query.duckdb import conditions as _conditions  # noqa: F401
 from headwater.query.duckdb import dates as _dates  # noqa: F401
 from headwater.query.duckdb import functions as _functions  # noqa: F401
 from headwater.query.duckdb.aggregates import ordering
-from headwater.query.duckdb.expressions import Clock, Condition, Expressions
+from headwater.query.duckdb.expressions import BooleanTerm, Clock, Expressions
 from headwater.query.duckdb.joins import Joins
-from headwater.query.duckdb.scans import Scan
-from headwater.query.duckdb.scopes import Scope, Source
+from headwater.query.duckdb.scans import DuckScan
+from headwater.query.duckdb.scopes import NameScope, Source
 from headwater.query.duckdb.terms import Origin, Refused, Term, spark_name
 from headwater.query.predicates import And, Predicate, columns
 
@@ -29,7 +29,7 @@ _OPERATIONS = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSE
 
 
 @dataclass(frozen=True)
-class Made:
+class DuckQuery:
     """A query in DuckDB's words; each column's `sql` is its made-up name."""
 
     sql: str
@@ -46,7 +46,7 @@ class Named:
     within: Mapping[str, Named]
 
 
-Found = Callable[[exp.Table], "Scan | tuple[exp.Query, Scan]"]
+Found = Callable[[exp.Table], "DuckScan | tuple[exp.Query, DuckScan]"]
 """The relation that a table in FROM names: a scan, or a query over what stands for one."""
 
 
@@ -56,13 +56,13 @@ class Queries:
 
     find: Found
     clock: Clock
-    scans: list[Scan] = field(default_factory=list)
+    scans: list[DuckScan] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def alias(self) -> str:
         return f"t{next(self._numbers)}"
 
-    def query(self, node: exp.Expr, named: Mapping[str, Named], outer: Scope | None = None) -> Made:
+    def query(self, node: exp.Expr, named: Mapping[str, Named], outer: NameScope | None = None) -> DuckQuery:
         while isinstance(node, (exp.Subquery, exp.Paren)):
             if _extras(node, {"this", "alias", "with_"}):
                 raise Refused("this form of a subquery is left to Spark")
@@ -74,7 +74,7 @@ class Queries:
             return _Select(self, node, _with(node, named), outer).made()
         raise Refused(f"{type(node).__name__.lower()} is left to Spark")
 
-    def table(self, node: exp.Expr, named: Mapping[str, Named], outer: Scope | None) -> tuple[str, Source]:
+    def table(self, node: exp.Expr, named: Mapping[str, Named], outer: NameScope | None) -> tuple[str, Source]:
         """Something in FROM: its text and what it brings into scope."""
         if isinstance(node, exp.Subquery):
             if _extras(node, {"this", "alias", "with_"}):
@@ -89,13 +89,13 @@ class Queries:
             return self._placed(_renamed(made, found.columns), node.alias or node.name, _column_aliases(node))
         relation = self.find(node)
         name = node.alias or _name_of(node)
-        if isinstance(relation, Scan):
+        if isinstance(relation, DuckScan):
             return self._scanned(relation, name, _column_aliases(node))
         shown, scan = relation
         inner = Queries(lambda _: scan, self.clock, self.scans, self._numbers)
         return self._placed(inner.query(shown, {}), name, _column_aliases(node))
 
-    def _scanned(self, scan: Scan, name: str, aliases: tuple[str, ...]) -> tuple[str, Source]:
+    def _scanned(self, scan: DuckScan, name: str, aliases: tuple[str, ...]) -> tuple[str, Source]:
         scan.alias = self.alias()
         self.scans.append(scan)
         schema = scan.reading.schema
@@ -104,12 +104,12 @@ class Queries:
         )
         return f"(\x00{scan.alias}\x00) AS {scan.alias}", Source(name, _with_names(terms, aliases))
 
-    def _placed(self, made: Made, name: str, aliases: tuple[str, ...]) -> tuple[str, Source]:
+    def _placed(self, made: DuckQuery, name: str, aliases: tuple[str, ...]) -> tuple[str, Source]:
         alias = self.alias()
         terms = tuple(replace(c, sql=f"{alias}.{c.sql}", aggregate=False, windowed=False) for c in made.columns)
         return f"({made.sql}) AS {alias}", Source(name, _with_names(terms, aliases))
 
-    def _set(self, node: exp.SetOperation, named: Mapping[str, Named], outer: Scope | None) -> Made:
+    def _set(self, node: exp.SetOperation, named: Mapping[str, Named], outer: NameScope | None) -> DuckQuery:
         if _extras(node, {"this", "expression", "distinct", "order", "limit", "offset", "with_"}):
             raise Refused("this form of a set operation is left to Spark")
         left, right = self.query(node.this, named, outer), self.query(node.expression, named, outer)
@@ -125,29 +125,29 @@ class Queries:
         outputs = tuple(
             Term(f"c{at}", kind, column.name) for at, (kind, column) in enumerate(zip(kinds, left.columns, strict=True))
         )
-        scope = Scope([Source("", outputs)])
+        scope = NameScope([Source("", outputs)])
         to = Expressions(scope, self.clock, lambda inner, around: self.query(inner, named, around))
-        return Made(sides + _tail(node, to, outputs), outputs, left.reaches_out or right.reaches_out)
+        return DuckQuery(sides + _tail(node, to, outputs), outputs, left.reaches_out or right.reaches_out)
 
 
 class _Select:
     """One SELECT."""
 
-    def __init__(self, queries: Queries, node: exp.Select, named: Mapping[str, Named], outer: Scope | None) -> None:
+    def __init__(self, queries: Queries, node: exp.Select, named: Mapping[str, Named], outer: NameScope | None) -> None:
         if _extras(node, _KNOWN) or node.args.get("kind"):
             odd = sorted(key for key in _extras(node, _KNOWN) or {"kind"})
             raise Refused(f"{', '.join(odd).rstrip('_')} in a SELECT is left to Spark")
         self._queries, self._node, self._named = queries, node, named
-        self._scope = Scope(outer=outer)
+        self._scope = NameScope(outer=outer)
         self._to = Expressions(self._scope, queries.clock, self._subquery)
         self._reaches_out = False
 
-    def _subquery(self, node: exp.Expr, around: Scope) -> Made:
+    def _subquery(self, node: exp.Expr, around: NameScope) -> DuckQuery:
         made = self._queries.query(node, self._named, around)
         self._reaches_out = self._reaches_out or made.reaches_out
         return made
 
-    def made(self) -> Made:
+    def made(self) -> DuckQuery:
         node, scope = self._node, self._scope
         source = self._sources()
         condition = self._condition("where")
@@ -171,7 +171,7 @@ class _Select:
         ]
         outputs = self._outputs(items, None if not grouped else keys or [])
         reaches_out = scope.reached_out or self._reaches_out
-        return Made(" ".join(part for part in parts if part) + tail, outputs, reaches_out)
+        return DuckQuery(" ".join(part for part in parts if part) + tail, outputs, reaches_out)
 
     def _sources(self) -> str | None:
         start = self._node.args.get("from_")
@@ -250,7 +250,7 @@ class _Select:
             keys.append(key)
         return keys
 
-    def _having(self, items: list[Term]) -> Condition | None:
+    def _having(self, items: list[Term]) -> BooleanTerm | None:
         clause = self._node.args.get("having")
         if clause is None:
             return None
@@ -330,7 +330,7 @@ def _at(items: list[Term], node: exp.Literal) -> Term:
     return items[at - 1]
 
 
-def _aligned(made: Made, kinds: list[pa.DataType]) -> str:
+def _aligned(made: DuckQuery, kinds: list[pa.DataType]) -> str:
     if all(column.type.equals(kind) for column, kind in zip(made.columns, kinds, strict=True)):
         return f"({made.sql})"
     casts = (types.cast(column, kind).sql for column, kind in zip(made.columns, kinds, strict=True))
@@ -362,7 +362,7 @@ def _with_names(terms: tuple[Term, ...], aliases: tuple[str, ...]) -> tuple[Term
     return tuple(term.named(name) for term, name in zip(terms, aliases, strict=True))
 
 
-def _renamed(made: Made, names: tuple[str, ...]) -> Made:
+def _renamed(made: DuckQuery, names: tuple[str, ...]) -> DuckQuery:
     return replace(made, columns=_with_names(made.columns, names))
 
 
@@ -380,7 +380,7 @@ def _extras(node: exp.Expr, known: set[str]) -> set[str]:
 _PLACE = re.compile("\x00(t\\d+)\x00")
 
 
-def needed(sql: str, scan: Scan) -> list[int]:
+def needed(sql: str, scan: DuckScan) -> list[int]:
     """The columns of a scan that the finished text names."""
     return sorted({int(at) for at in re.findall(rf"\b{scan.alias}\.c(\d+)\b", sql)})
 

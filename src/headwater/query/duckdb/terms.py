@@ -13,7 +13,7 @@ import pyarrow as pa
 from headwater.core.errors import Unsupported
 
 if TYPE_CHECKING:
-    from headwater.query.duckdb.scans import Scan
+    from headwater.query.duckdb.scans import DuckScan
 
 
 class Refused(Unsupported):
@@ -22,7 +22,7 @@ class Refused(Unsupported):
     def __init__(self, reason: str) -> None:
         super().__init__(reason, hint="--engine spark answers it")
         self.reason = reason
-        self.scans: list[Scan] = []
+        self.scans: list[DuckScan] = []
         """What was known of the query's tables when it was refused."""
 
 
@@ -30,7 +30,7 @@ class Refused(Unsupported):
 class Origin:
     """The stored column that a term is, unchanged."""
 
-    scan: Scan
+    scan: DuckScan
     column: str
 
 

@@ -25,7 +25,7 @@ from headwater.formats.arrow import as_spark
 from headwater.query.broadcasts import small_parts
 from headwater.query.gathered import Statistics
 from headwater.query.joinorder import ordered
-from headwater.query.limits import SMALL, Stopping
+from headwater.query.limits import SMALL, QueryStop
 from headwater.query.result import Result
 from headwater.query.spark.safety import require_quiet, require_safe_text, with_windows_inside
 from headwater.spark.errors import as_headwater_error, reason, without_plan
@@ -38,7 +38,7 @@ from headwater.warehouse import Warehouse, shown
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headwater.query.duckdb.scans import Scan
+    from headwater.query.duckdb.scans import DuckScan
     from headwater.query.explanation import JoinOrder
 
 DYING = 3.0
@@ -67,9 +67,9 @@ class SparkAnswer:
         warehouse: Warehouse,
         sql: str,
         why: str,
-        stopping: Stopping,
+        stopping: QueryStop,
         pinned: Pinned | None = None,
-        scans: Sequence[Scan] = (),
+        scans: Sequence[DuckScan] = (),
         rows: int | None = None,
         *,
         read_only: bool = False,

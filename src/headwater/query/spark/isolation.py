@@ -23,13 +23,13 @@ from headwater.core.errors import Code, TerminalError, TransientError
 from headwater.core.logs import get_logger
 from headwater.core.private_files import create_private, make_private
 from headwater.core.progress import say
-from headwater.query.limits import Stopping
-from headwater.query.spark.messages import END, QUERY, Ask, AskPlan, Begun, Done, Failed, Rows, send_project
+from headwater.query.limits import QueryStop
+from headwater.query.spark.messages import END, QUERY, Ask, AskPlan, Done, Failed, QueryStarted, RowBatch, send_project
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headwater.project.definition import Project
+    from headwater.project.definition import ProjectDefinition
     from headwater.query.explanation import Explained
 
 ATTEMPTS = 3
@@ -50,7 +50,7 @@ log = get_logger(__name__)
 class QueryProcess:
     """Started with the first query, and again when it has ended; ended with the runner, however that ends."""
 
-    def __init__(self, project: Callable[[], Project]) -> None:
+    def __init__(self, project: Callable[[], ProjectDefinition]) -> None:
         """`project`: as it is now; the process is told once, when it starts, and replaced when that has changed."""
         self._now = project
         self._project = project()
@@ -58,11 +58,11 @@ class QueryProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
-    def answer(self, ask: Ask, stopping: Stopping) -> RemoteAnswer:
+    def answer(self, ask: Ask, stopping: QueryStop) -> RemoteAnswer:
         """A query of which no more than its analysis has been done."""
         return RemoteAnswer(self, ask, stopping)
 
-    def explain(self, ask: AskPlan, stopping: Stopping) -> Explained:
+    def explain(self, ask: AskPlan, stopping: QueryStop) -> Explained:
         """EXPLAIN ANALYZE: the query is run."""
         line = self.hand_over(ask)
         try:
@@ -183,7 +183,7 @@ class QueryLine:
         with suppress(OSError):  # what it ended with is yet to be received
             self._connection.send(True)
 
-    def receive(self) -> Begun | Rows | Done:
+    def receive(self) -> QueryStarted | RowBatch | Done:
         """What it says next; raises what the query failed with."""
         try:
             found = self._connection.recv()
@@ -191,7 +191,7 @@ class QueryLine:
             raise _gone() from None
         if isinstance(found, Failed):
             raise found.error from found.cause
-        answer: Begun | Rows | Done = found
+        answer: QueryStarted | RowBatch | Done = found
         return answer
 
     def receive_bytes(self) -> bytes:
@@ -218,7 +218,7 @@ class RemoteAnswer:
 
     engine = "spark"
 
-    def __init__(self, process: QueryProcess, ask: Ask, stopping: Stopping) -> None:
+    def __init__(self, process: QueryProcess, ask: Ask, stopping: QueryStop) -> None:
         import pyarrow as pa
 
         self.reason = ask.reason
@@ -230,7 +230,7 @@ class RemoteAnswer:
         except BaseException:
             self._line.close()
             raise
-        assert isinstance(begun, Begun)
+        assert isinstance(begun, QueryStarted)
         self.versions = dict(begun.versions)
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(begun.schema))
 
@@ -242,7 +242,7 @@ class RemoteAnswer:
             while True:
                 with self._stopping.stopping(self._line.cut):
                     found = self._line.receive()
-                    message = self._line.receive_bytes() if isinstance(found, Rows) else None
+                    message = self._line.receive_bytes() if isinstance(found, RowBatch) else None
                 if message is None:
                     return
                 yield pa.ipc.read_record_batch(pa.py_buffer(message), self.schema)
@@ -274,7 +274,7 @@ def process() -> QueryProcess | None:
 
 
 @contextmanager
-def isolated(project: Callable[[], Project]) -> Iterator[None]:
+def isolated(project: Callable[[], ProjectDefinition]) -> Iterator[None]:
     """For as long as flows run here, queries have a process of their own. On a cluster they share the flows' Spark:
     what they compute is done by executors, which Spark replaces, and a second application might never get any."""
     global _process

@@ -15,7 +15,7 @@ from headwater.core.secret import Secret
 
 if TYPE_CHECKING:
     from headwater.core.model import Version
-    from headwater.project.definition import Project
+    from headwater.project.definition import ProjectDefinition
     from headwater.query.engines import Pinned
     from headwater.query.explanation import Explained
 
@@ -46,7 +46,7 @@ class AskPlan:
 
 
 @dataclass(frozen=True)
-class Begun:
+class QueryStarted:
     """The query has been analysed."""
 
     versions: Mapping[str, Version | None]
@@ -54,7 +54,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowBatch:
     """Some rows of its result follow."""
 
 
@@ -110,16 +110,16 @@ class _Pickler(pickle.Pickler):
         return (Secret, (value.reveal(),)) if type(value) is Secret else NotImplemented
 
 
-def send_project(control: socket.socket, project: Project) -> None:
+def send_project(control: socket.socket, project: ProjectDefinition) -> None:
     """The definitions that the flows run by, not the file, which may have been edited. Functions are the flows'."""
     text = io.BytesIO()
     _Pickler(text).dump(replace(project, functions=()))
     control.sendall(_LENGTH.pack(len(text.getvalue())) + text.getvalue())
 
 
-def receive_project(control: socket.socket) -> Project:
+def receive_project(control: socket.socket) -> ProjectDefinition:
     (length,) = _LENGTH.unpack(_exactly(control, _LENGTH.size))
-    project: Project = pickle.loads(_exactly(control, length))
+    project: ProjectDefinition = pickle.loads(_exactly(control, length))
     return project
 
 

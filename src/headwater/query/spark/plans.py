@@ -24,7 +24,7 @@ from headwater.query.duckdb.terms import Refused
 from headwater.query.engines import Pinned
 from headwater.query.explanation import Broadcast, Explained, Stage, TableRead
 from headwater.query.gathered import Statistics
-from headwater.query.limits import Stopping
+from headwater.query.limits import QueryStop
 from headwater.query.row_groups import count, distinct
 from headwater.query.spark.answer import SparkAnswer
 from headwater.query.spark_files import listed
@@ -51,7 +51,7 @@ def explained_by_spark(
     pinned: Pinned,
     known: Sequence[Chosen],
     planned: Stage,
-    stopping: Stopping,
+    stopping: QueryStop,
     *,
     analyze: bool,
     read_only: bool = False,

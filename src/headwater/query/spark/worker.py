@@ -18,10 +18,20 @@ import pyarrow as pa
 from headwater.core.errors import HeadwaterError
 from headwater.core.logs import get_logger
 from headwater.core.spec.settings import SparkSpec
-from headwater.project.definition import Project
-from headwater.query.limits import Limits, Stopping
+from headwater.project.definition import ProjectDefinition
+from headwater.query.limits import Limits, QueryStop
 from headwater.query.spark.isolation import FOLDER
-from headwater.query.spark.messages import END, Ask, AskPlan, Begun, Complaint, Done, Failed, Rows, receive_project
+from headwater.query.spark.messages import (
+    END,
+    Ask,
+    AskPlan,
+    Complaint,
+    Done,
+    Failed,
+    QueryStarted,
+    RowBatch,
+    receive_project,
+)
 from headwater.spark.errors import as_headwater_error, piece_of
 from headwater.spark.jvm import has_ended, is_gone
 from headwater.warehouse import Warehouse
@@ -44,10 +54,10 @@ def main(arguments: Sequence[str]) -> None:
         os.nice(5)  # flows come first
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")  # and where memory runs out, this ends
-    Worker(receive_project(control)).serve(control)
+    QueryWorker(receive_project(control)).serve(control)
 
 
-def spark_of(project: Project) -> SparkSpec:
+def spark_of(project: ProjectDefinition) -> SparkSpec:
     """The Spark of queries: as the project has it, with a heap of its own, and gone at once when that is full."""
     spec, memory = project.settings.spark, project.settings.queries.memory
     options = spec.conf.get("spark.driver.extraJavaOptions", "")
@@ -59,15 +69,15 @@ def spark_of(project: Project) -> SparkSpec:
     return spec.model_copy(update={"conf": conf, "ui": False})
 
 
-class Worker:
+class QueryWorker:
     """A thread per query."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: ProjectDefinition) -> None:
         self._project = project
         self._spark = spark_of(project)
         self._lock = threading.Lock()
         self._starting = threading.Lock()
-        self._queries: set[Query] = set()
+        self._queries: set[WorkerQuery] = set()
         self._used = time.monotonic()
         self._ending = False
         self._owner: Warehouse | None = None
@@ -82,7 +92,7 @@ class Worker:
             if message == END:
                 self._ending = True
             for handle in handles:
-                query = Query(self, Connection(handle))
+                query = WorkerQuery(self, Connection(handle))
                 with self._lock:
                     self._ending = self._ending or is_gone()
                     if self._ending:
@@ -100,7 +110,7 @@ class Worker:
             self._owner.spark  # noqa: B018  # started here, once
         return self._warehouse()
 
-    def over(self, query: Query) -> None:
+    def over(self, query: WorkerQuery) -> None:
         with self._lock:
             self._queries.discard(query)
             self._used = time.monotonic()
@@ -141,12 +151,12 @@ class Worker:
             return False
 
 
-class Query:
+class WorkerQuery:
     """One query, from its line."""
 
-    def __init__(self, worker: Worker, line: Connection) -> None:
+    def __init__(self, worker: QueryWorker, line: Connection) -> None:
         self._worker, self._line = worker, line
-        self._stopping = Stopping()
+        self._stopping = QueryStop()
         self._wanted = threading.Event()
         self.left_at: float | None = None
         """When whoever asked has left."""
@@ -216,14 +226,14 @@ class Query:
             request.rows,
             read_only=request.read_only,
         )
-        self._tell(Begun(answer.versions, answer.schema.serialize().to_pybytes()))
+        self._tell(QueryStarted(answer.versions, answer.schema.serialize().to_pybytes()))
         self._wanted.wait()
         limits, rows, held = Limits(request.rows, request.bytes), 0, 0
         for batch in answer.batches():
             self._stopping.check()
             rows, held = rows + batch.num_rows, held + batch.nbytes
             for piece in pieces(batch):
-                self._tell(Rows())
+                self._tell(RowBatch())
                 self._tell(piece.serialize().to_pybytes())
             if limits.exceeded(rows, held):
                 break  # the other side has counted too, and says so

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.project.load.files import HOME
 
 if TYPE_CHECKING:
-    from headwater.project.definition import Project
+    from headwater.project.definition import ProjectDefinition
 
 _VARIABLE = re.compile(r"\$\{(\w+)")
 
@@ -35,7 +35,7 @@ class Hello:
     """What it answers: `query`, `topic describe`."""
 
     @staticmethod
-    def of(project: Project, commands: Iterable[str]) -> Hello:
+    def of(project: ProjectDefinition, commands: Iterable[str]) -> Hello:
         names = sorted({name for _, text in project.written.values() for name in _VARIABLE.findall(text)})
         file, digest = str(project.file), environment_digest(names)
         return Hello(version("headwater"), file, project.target, names, digest, sorted(commands))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headwater.core.logs import get_logger
 from headwater.core.private_files import create_private, make_private
-from headwater.project.definition import Project
+from headwater.project.definition import ProjectDefinition
 from headwater.query.limits import cancel_thread
 from headwater.runner.socket.address import Hello, folder_of
 from headwater.runner.socket.frames import Frame, Line, Receiving, Sending, Text
@@ -56,10 +56,10 @@ class Answers:
     run: Callable[[Request], int]
 
 
-class Door:
+class RunnerSocket:
     """Open while the runner is up. Several runners may share a lake: one of them has the door."""
 
-    def __init__(self, project: Project, answers: Answers) -> None:
+    def __init__(self, project: ProjectDefinition, answers: Answers) -> None:
         self._hello = Hello.of(project, answers.commands)
         self._folder = folder_of(project.file)
         self._answers = answers
@@ -96,7 +96,7 @@ class Door:
         (self._folder / "socket").write_text(str(self._place), encoding="utf-8")
         threading.Thread(target=self._accept, args=(listening,), name="door", daemon=True).start()
 
-    def renew(self, project: Project) -> None:
+    def renew(self, project: ProjectDefinition) -> None:
         """From now on this is the project that commands are answered for."""
         self._hello = Hello.of(project, self._answers.commands)
 
@@ -141,7 +141,7 @@ class Door:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _SocketMessage:
     """A request as it came, each part of the type that it has to be."""
 
     arguments: tuple[str, ...]
@@ -151,7 +151,7 @@ class _Told:
     columns: int | None
 
     @staticmethod
-    def from_json(data: bytes) -> _Told:
+    def from_json(data: bytes) -> _SocketMessage:
         """Raises ValueError with the part that is wrong."""
         try:
             told = json.loads(data)
@@ -169,7 +169,7 @@ class _Told:
             raise ValueError("`out_tty` and `err_tty` should be true or false")
         if columns is not None and (type(columns) is not int or not 0 <= columns <= WIDEST):
             raise ValueError("`columns` should be a number of columns")
-        return _Told(tuple(arguments), Path(folder), out_tty, err_tty, columns)
+        return _SocketMessage(tuple(arguments), Path(folder), out_tty, err_tty, columns)
 
 
 class Visit:
@@ -186,7 +186,7 @@ class Visit:
         if received is None or received[0] is not Frame.REQUEST:
             return
         try:
-            told = _Told.from_json(received[1])
+            told = _SocketMessage.from_json(received[1])
         except ValueError as error:
             self._refuse(str(error))
             return

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 from headwater.core.errors import Code, IntegrityError, UsageError
 from headwater.core.storage import Files
-from headwater.sources.append.records import Records
+from headwater.sources.append.records import JsonRecords
 from headwater.sources.decoders.base import HEAD
 
 INBOX = "inbox"
@@ -84,7 +84,7 @@ class Inbox:
 
     # --- those who append
 
-    def put(self, rows: Records, key: str | None = None, *, limit: int | None = None) -> Receipt:
+    def put(self, rows: JsonRecords, key: str | None = None, *, limit: int | None = None) -> Receipt:
         """Keep the rows. Given again with the same key they are not kept again; other rows are KEY_REUSED. Of a row of
         more bytes than `limit` the beginning is kept."""
         kept = rows.lines
@@ -117,7 +117,7 @@ class Inbox:
         """Whether an append still waits for the topic."""
         return self._files.exists(f"{INBOX}/{name}")
 
-    def _write(self, receipt: Receipt, rows: Records, limit: int | None) -> None:
+    def _write(self, receipt: Receipt, rows: JsonRecords, limit: int | None) -> None:
         told = [f" {one}" if one else "" for one in rows.decimals] or [""] * len(rows.lines)
         lines = enumerate(_bounded(of, line, limit) for of, line in zip(told, rows.lines, strict=True))
         content = "".join(f"{receipt.position}#{n:010d}{of}\t{line}\n" for n, (of, line) in lines)

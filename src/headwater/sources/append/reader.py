@@ -31,7 +31,7 @@ KEPT = 10
 
 
 @dataclass(frozen=True)
-class Batch:
+class AppendBatch:
     """Appends that make one step."""
 
     names: tuple[str, ...]
@@ -170,14 +170,14 @@ class AppendReader(Reader):
         numbers = (entry.name.removesuffix(".json") for entry in self._notes.list("appends"))
         return max((int(number) for number in numbers if number.isdigit()), default=0)
 
-    def _batch(self, number: int) -> Batch | None:
+    def _batch(self, number: int) -> AppendBatch | None:
         path = _log(number)
         found = self._notes.find(path)
         if found is None:
             return None
         try:
             told = json.loads(found)
-            return Batch(tuple(told["appends"]), bool(told["merged"]))
+            return AppendBatch(tuple(told["appends"]), bool(told["merged"]))
         except (ValueError, KeyError, TypeError) as error:
             message = f"the batch {self._notes.join(path)} can't be read: {error}"
             raise IntegrityError(Code.LEDGER_CORRUPT, message) from error

@@ -27,7 +27,7 @@ Rows = Any
 
 
 @dataclass(frozen=True)
-class Records:
+class JsonRecords:
     """JSON objects as text, each on one line."""
 
     lines: tuple[str, ...]
@@ -40,12 +40,12 @@ class Records:
             raise UsageError(Code.USAGE, "there are no rows to append")
 
 
-def records(rows: Rows) -> Records:
+def records(rows: Rows) -> JsonRecords:
     """The records of whatever rows were given in."""
-    if isinstance(rows, Records):
+    if isinstance(rows, JsonRecords):
         return rows
     encoded = [_encoded(number, row) for number, row in enumerate(_each(rows), start=1)]
-    return Records(tuple(line for line, _ in encoded), tuple(told for _, told in encoded))
+    return JsonRecords(tuple(line for line, _ in encoded), tuple(told for _, told in encoded))
 
 
 def _each(rows: Rows) -> Iterator[Any]:

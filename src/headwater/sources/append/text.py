@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, NoReturn
 
 from headwater.core.errors import Code, UsageError
-from headwater.sources.append.records import Records
+from headwater.sources.append.records import JsonRecords
 
 TextFormat = Literal["json", "ndjson", "csv"]
 ENDINGS: dict[str, TextFormat] = {".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv"}
@@ -19,13 +19,13 @@ _NUMBER = re.compile(r"(0|-?[1-9]\d*)|-?(0|[1-9]\d*)\.\d+")
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def parse(content: bytes, format: TextFormat | None = None) -> Records:
+def parse(content: bytes, format: TextFormat | None = None) -> JsonRecords:
     """The records in a text; without a format, an array is JSON and anything else NDJSON."""
     text = _decoded(content)
     if format is None:
         format = "json" if text.lstrip()[:1] == "[" else "ndjson"
     parsers: dict[TextFormat, Callable[[str], Iterator[str]]] = {"json": _json, "ndjson": _ndjson, "csv": _csv}
-    return Records(tuple(parsers[format](text)))
+    return JsonRecords(tuple(parsers[format](text)))
 
 
 def _decoded(content: bytes) -> str:

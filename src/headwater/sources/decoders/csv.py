@@ -54,7 +54,7 @@ _POSITIONAL = re.compile(r"^_c(\d+)$")
 
 
 @dataclass(frozen=True)
-class Layout:
+class CsvLayout:
     """The columns of some lines, in their order, and the header that tells them from others."""
 
     names: tuple[str, ...]
@@ -160,16 +160,16 @@ class CsvDecoder(Decoder):
     def _is_positional(self) -> bool:
         return self._names is None and not self._headed
 
-    def _layouts(self, records: DataFrame | None, schema: StructType | None = None) -> list[Layout]:
+    def _layouts(self, records: DataFrame | None, schema: StructType | None = None) -> list[CsvLayout]:
         if self._names is not None:
-            return [Layout(self._names)]
+            return [CsvLayout(self._names)]
         if self._headed:
             headers = self._headers() if self._headers is not None else _headers_of(records)
-            return [Layout(self.names_in(header), header) for header in sorted(set(headers))]
+            return [CsvLayout(self.names_in(header), header) for header in sorted(set(headers))]
         if schema is not None and _positional(schema):
-            return [Layout(_positional(schema))]
+            return [CsvLayout(_positional(schema))]
         assert records is not None
-        return [Layout(tuple(f"_c{i}" for i in range(self._width(records))))]
+        return [CsvLayout(tuple(f"_c{i}" for i in range(self._width(records))))]
 
     def _width(self, records: DataFrame) -> int:
         first = records.where(F.length(RAW) > 0).select(F.col(RAW).cast(StringType())).first()
@@ -182,7 +182,7 @@ class CsvDecoder(Decoder):
         header = F.substring_index(text, "\n", 1)
         return records.withColumn(_HEADER, header).withColumn(_LINE, _after_header())
 
-    def _belongs(self, layout: Layout) -> Column:
+    def _belongs(self, layout: CsvLayout) -> Column:
         return F.lit(True) if layout.header is None else F.col(_HEADER) == layout.header
 
     def _parsed(self, types: Sequence[DataType], line: Column | None = None) -> Column:
@@ -192,7 +192,7 @@ class CsvDecoder(Decoder):
         options = {**self._options, "columnNameOfCorruptRecord": _BROKEN}
         return F.from_csv(F.col(_LINE) if line is None else line, schema.simpleString(), options)
 
-    def _types(self, layout: Layout, schema: StructType) -> list[DataType]:
+    def _types(self, layout: CsvLayout, schema: StructType) -> list[DataType]:
         wanted = {f.name: f.dataType for f in schema.fields}
         return [self._cells.read_as(wanted.get(name, StringType())) for name in layout.names]
 
@@ -207,7 +207,7 @@ class CsvDecoder(Decoder):
             why = why.when((quotes % 2 == 1) & begins, problem(DECODE, "a quote that is not closed"))
         return why
 
-    def _detected(self, lines: DataFrame, layout: Layout) -> dict[str, DataType]:
+    def _detected(self, lines: DataFrame, layout: CsvLayout) -> dict[str, DataType]:
         """Of each column that has a value the narrowest type under which `decode` reads every value."""
         width = len(layout.names)
         texts = self._parsed([StringType()] * width)
@@ -264,7 +264,7 @@ def not_utf8(raw: Column) -> Column:
     return F.decode(raw, "UTF-8") != raw.cast(StringType())
 
 
-def _event(i: int, layout: Layout, schema: StructType, cells: Cells) -> Column:
+def _event(i: int, layout: CsvLayout, schema: StructType, cells: Cells) -> Column:
     """The columns by name; one that the line lacks is NULL."""
     at = {name: n for n, name in enumerate(layout.names)}
     fields = []
@@ -276,12 +276,12 @@ def _event(i: int, layout: Layout, schema: StructType, cells: Cells) -> Column:
     return F.when(F.col(f"{_PARSED}{i}").isNotNull(), F.struct(*fields))
 
 
-def _ragged(i: int, layout: Layout) -> Column:
+def _ragged(i: int, layout: CsvLayout) -> Column:
     broken = F.col(f"{_TEXTS}{i}.{_BROKEN}").isNotNull()
     return F.when(broken, problem(DECODE, f"not {len(layout.names)} columns"))
 
 
-def _wrong(i: int, layout: Layout, schema: StructType, cells: Cells) -> Column:
+def _wrong(i: int, layout: CsvLayout, schema: StructType, cells: Cells) -> Column:
     """The columns whose text is there and whose value is not; NULL where there is none."""
     wanted = {f.name: f.dataType for f in schema.fields}
     found: list[Column] = []

@@ -19,10 +19,10 @@ from headwater.sources.files import frames
 from headwater.sources.files import headers as peeking
 from headwater.sources.files import unreadable as probing
 from headwater.sources.files.config import FilesSource
-from headwater.sources.files.decoders import BinaryDecoder, FileDecoder, TextDecoder
-from headwater.sources.files.frames import FILE, MODIFIED, Place
+from headwater.sources.files.decoders import BinaryDecoder, FileDecoder, LineDecoder
+from headwater.sources.files.frames import FILE, MODIFIED, BatchLocation
 from headwater.sources.files.headers import Peek
-from headwater.sources.files.log import Batch, Taken
+from headwater.sources.files.log import FileBatch, InputFile
 from headwater.sources.files.options import UTF8, decoding
 from headwater.sources.files.partitions import Partitions
 from headwater.sources.files.pieces.compression import may_exceed
@@ -32,7 +32,7 @@ from headwater.sources.files.pieces.splitter import Splitter
 ONLY_IN_PYTHON = (".zst", ".lz4")
 """Hadoop's own codecs for these need native libraries, which Spark's packages lack or write in another framing."""
 
-_FOOTERS: dict[str, Callable[[Files, Taken, int], Peek]] = {
+_FOOTERS: dict[str, Callable[[Files, InputFile, int], Peek]] = {
     "parquet": peeking.parquet_schema,
     "orc": peeking.orc_schema,
     "avro": peeking.avro_schema,
@@ -49,7 +49,7 @@ class BatchReader:
         self._files = files
         self.partitions = Partitions()
         self._headers: set[str] = set()
-        self._lengths: dict[Taken, Peek] = {}
+        self._lengths: dict[InputFile, Peek] = {}
         """What is known of the lines of the files that were read last."""
         self._decoding = decoding(spec.file_format, spec.options)
         self._splitter = splitter_of(spec)
@@ -62,10 +62,10 @@ class BatchReader:
             for path in paths:
                 self.partitions.learn(path)
 
-    def read(self, number: int, batch: Batch) -> tuple[DataFrame, dict[str, str]]:
+    def read(self, number: int, batch: FileBatch) -> tuple[DataFrame, dict[str, str]]:
         """The records of a batch, with one for each file that can't be read; and these files with the cause."""
         frames.pin_blocks(self._spark, batch.block)
-        place = Place(self._spark, self._files, number)
+        place = BatchLocation(self._spark, self._files, number)
         sound = [file for file in batch.files if file.path not in batch.problems]
         problems = {file: batch.problems[file.path] for file in batch.files if file.path in batch.problems}
         self._headers.clear()
@@ -79,22 +79,22 @@ class BatchReader:
         records = records if self._spec.file_columns else records.drop(FILE, MODIFIED)
         return records, {file.path: cause for file, cause in problems.items()}
 
-    def unreadable(self, number: int, batch: Batch, taken: Sequence[Taken]) -> dict[Taken, str]:
+    def unreadable(self, number: int, batch: FileBatch, taken: Sequence[InputFile]) -> dict[InputFile, str]:
         """Which of a batch's files Spark can't read, with the cause."""
         frames.pin_blocks(self._spark, batch.block)
-        place = Place(self._spark, self._files, number)
+        place = BatchLocation(self._spark, self._files, number)
 
-        def read(some: Sequence[Taken]) -> DataFrame:
+        def read(some: Sequence[InputFile]) -> DataFrame:
             return frames.together(self._parts(place, some)[0] or [frames.unreadable(place, {})])
 
         return probing.unreadable(taken, read)
 
-    def with_large_records(self, number: int, batch: Batch, taken: Sequence[Taken]) -> set[str]:
+    def with_large_records(self, number: int, batch: FileBatch, taken: Sequence[InputFile]) -> set[str]:
         """Those of a batch's files that have a record of which only the beginning is kept."""
         suspects = tuple(file for file in taken if self._may_be_large(file))
         if not suspects:
             return set()
-        records, _ = self.read(number, Batch(suspects, batch.block))
+        records, _ = self.read(number, FileBatch(suspects, batch.block))
         large = F.octet_length(RAW) > self._spec.max_record_size
         if SIZE in records.columns:
             large |= F.col(SIZE).isNotNull()
@@ -103,7 +103,7 @@ class BatchReader:
 
     # --- inside
 
-    def _may_be_large(self, file: Taken) -> bool:
+    def _may_be_large(self, file: InputFile) -> bool:
         """Whether it may have such a record, by its size."""
         if self._spec.file_format in _FOOTERS:
             return True
@@ -121,7 +121,7 @@ class BatchReader:
                     return CsvDecoder(self._decoding, self._declared_names())
                 return CsvDecoder(self._decoding, headed=True, headers=None if from_raw else lambda: self._headers)
             case "text":
-                return TextDecoder()
+                return LineDecoder()
             case "binary":
                 return BinaryDecoder()
             case _:
@@ -131,7 +131,7 @@ class BatchReader:
         ddl = self._spec.schema_
         return None if ddl is None else self._spark.createDataFrame([], ddl).schema.names
 
-    def _parts(self, place: Place, taken: Sequence[Taken]) -> tuple[list[DataFrame], dict[Taken, str]]:
+    def _parts(self, place: BatchLocation, taken: Sequence[InputFile]) -> tuple[list[DataFrame], dict[InputFile, str]]:
         """The frames of these files, and the files that are known to be broken without reading them."""
         format = self._spec.file_format
         if format == "binary":
@@ -141,9 +141,9 @@ class BatchReader:
             return self._typed(place, full)
         return self._lines(place, full)
 
-    def _lines(self, place: Place, taken: Sequence[Taken]) -> tuple[list[DataFrame], dict[Taken, str]]:
+    def _lines(self, place: BatchLocation, taken: Sequence[InputFile]) -> tuple[list[DataFrame], dict[InputFile, str]]:
         headers = {"": list(taken)}
-        broken: dict[Taken, str] = {}
+        broken: dict[InputFile, str] = {}
         is_headed = self._spec.file_format == "csv" and self._splitter.header
         if is_headed:
             peeks = peeking.peek(self._files, taken, peeking.csv_header(self._splitter))
@@ -172,7 +172,7 @@ class BatchReader:
                 parts.append(line)
         return parts, broken
 
-    def _with_long_lines(self, taken: Sequence[Taken]) -> tuple[set[Taken], dict[Taken, str]]:
+    def _with_long_lines(self, taken: Sequence[InputFile]) -> tuple[set[InputFile], dict[InputFile, str]]:
         """Files with a line that is too large for a record: Spark would hold all of it. And those that can't be
         unpacked."""
         limit = self._spec.max_record_size
@@ -186,7 +186,7 @@ class BatchReader:
         broken = {file: one.cause for file, one in found.items() if one.cause is not None}
         return {file for file, one in found.items() if one.says == LONG}, broken
 
-    def _typed(self, place: Place, taken: Sequence[Taken]) -> tuple[list[DataFrame], dict[Taken, str]]:
+    def _typed(self, place: BatchLocation, taken: Sequence[InputFile]) -> tuple[list[DataFrame], dict[InputFile, str]]:
         format = self._spec.file_format
         look, limit = _FOOTERS[format], self._spec.max_record_size
         peeks = peeking.peek(self._files, taken, lambda files, file: look(files, file, limit))
@@ -228,10 +228,12 @@ def splitter_of(spec: FilesSource) -> Splitter:
     )
 
 
-def _grouped(taken: Sequence[Taken], peeks: dict[str, Peek]) -> tuple[dict[str, list[Taken]], dict[Taken, str]]:
+def _grouped(
+    taken: Sequence[InputFile], peeks: dict[str, Peek]
+) -> tuple[dict[str, list[InputFile]], dict[InputFile, str]]:
     """Files that say the same of themselves, and those that are broken."""
-    groups: dict[str, list[Taken]] = {}
-    broken: dict[Taken, str] = {}
+    groups: dict[str, list[InputFile]] = {}
+    broken: dict[InputFile, str] = {}
     for file in taken:
         found = peeks[file.path]
         if found.cause is not None:

@@ -8,7 +8,7 @@ from headwater.core.errors import Code, HeadwaterError, UsageError
 from headwater.core.logs import get_logger
 from headwater.sources.files.config import FilesSource
 from headwater.sources.files.folder import UNFINISHED, Folder
-from headwater.sources.files.log import Taken
+from headwater.sources.files.log import InputFile
 
 log = get_logger(__name__)
 
@@ -23,7 +23,7 @@ class Cleaner:
         if self._archive is not None:
             self._refuse_inside()
 
-    def clean(self, batch: int, taken: Sequence[Taken]) -> None:
+    def clean(self, batch: int, taken: Sequence[InputFile]) -> None:
         if self._spec.after == "keep":
             return
         for file in taken:
@@ -38,7 +38,7 @@ class Cleaner:
             except HeadwaterError as error:
                 log.warning("file not cleaned up", source=self._spec.name, file=file.path, error=str(error))
 
-    def _clean_one(self, batch: int, file: Taken) -> None:
+    def _clean_one(self, batch: int, file: InputFile) -> None:
         files = self._folder.files
         if self._archive is None:
             files.delete(file.path)

@@ -19,7 +19,7 @@ _GIVEN = "_headwater_file_problem"
 _UNKNOWN = "_headwater_file_unknown"
 
 
-class TextDecoder(Decoder):
+class LineDecoder(Decoder):
     """A line is a column `value`."""
 
     def detect(self, records: DataFrame) -> StructType:

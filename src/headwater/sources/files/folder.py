@@ -11,11 +11,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from headwater.core.errors import Code, HeadwaterError, TransientError
-from headwater.core.storage import Entry, Files
+from headwater.core.storage import FileEntry, Files
 from headwater.sources.files.config import FilesSource
 from headwater.sources.files.folder_walk import Walk
-from headwater.sources.files.log import Taken, fingerprint
-from headwater.sources.files.wholeness import State, Wholeness
+from headwater.sources.files.log import InputFile, fingerprint
+from headwater.sources.files.wholeness import FileState, Wholeness
 
 UNFINISHED = re.compile(
     r"(^|/)[._]|\.(tmp|temp|part|partial|filepart|crdownload|download|inprogress|_copying_)($|/)", re.IGNORECASE
@@ -48,18 +48,18 @@ class Folder:
     def is_local(self) -> bool:
         return self._walk is not None
 
-    def look(self, *, everywhere: bool = True) -> Iterator[Taken]:
+    def look(self, *, everywhere: bool = True) -> Iterator[InputFile]:
         """The files that are meant; in a local folder, if so asked, only where something came or went."""
         return (file for file in self._found(everywhere) if self._is_wanted(file.path))
 
-    def state(self, file: Taken) -> State:
+    def state(self, file: InputFile) -> FileState:
         """Whether it can be taken in. If not, the next look finds it again."""
         found = self._wholeness.of(file)
-        if found is not State.WHOLE and self._walk is not None:
+        if found is not FileState.WHOLE and self._walk is not None:
             self._walk.again(file)
         return found
 
-    def find(self, path: str) -> Taken | None:
+    def find(self, path: str) -> InputFile | None:
         """One file as it is now, or None if it is gone."""
         if self._walk is not None:
             return self._walk.find(path)
@@ -77,11 +77,11 @@ class Folder:
         found = set() if self._walk is None else self._walk.refused
         return sorted(path for path in found if path != self._single and not UNFINISHED.search(path))
 
-    def is_same(self, one: Taken, other: Taken) -> bool:
+    def is_same(self, one: InputFile, other: InputFile) -> bool:
         """Whether a file is in the same state."""
         return one.path == other.path and fingerprint(one, self.is_local) == fingerprint(other, self.is_local)
 
-    def _found(self, everywhere: bool) -> Iterator[Taken]:
+    def _found(self, everywhere: bool) -> Iterator[InputFile]:
         try:
             if not self.files.exists():
                 raise self._unavailable(f"there is no folder {self.files.root}", "make it, or correct `path`")
@@ -176,5 +176,5 @@ def age_in_seconds(modified: int) -> float:
     return max(0.0, time.time() - modified / 1_000_000)
 
 
-def _taken(entry: Entry) -> Taken:
-    return Taken(entry.path, entry.bytes, (entry.modified - _EPOCH) // timedelta(microseconds=1))
+def _taken(entry: FileEntry) -> InputFile:
+    return InputFile(entry.path, entry.bytes, (entry.modified - _EPOCH) // timedelta(microseconds=1))

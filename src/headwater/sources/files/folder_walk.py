@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from headwater.sources.files.log import Taken
+from headwater.sources.files.log import InputFile
 
 SETTLED = 2.0
 """Seconds after which a folder's time of change can be told from that of the next change, on any file system."""
@@ -43,7 +43,7 @@ class Walk:
         self.refused: set[str] = set()
         """Links that lead out of the folder."""
 
-    def files(self, *, everywhere: bool) -> Iterator[Taken]:
+    def files(self, *, everywhere: bool) -> Iterator[InputFile]:
         """The files in folders that may have new ones, or in all."""
         if everywhere:
             self.refused.clear()
@@ -76,12 +76,12 @@ class Walk:
             waiting += known.folders
             links += known.links
 
-    def again(self, file: Taken) -> None:
+    def again(self, file: InputFile) -> None:
         """The file was seen but not taken: its folder is looked into the next time, too."""
         folder = str(PurePosixPath(file.path).parent)
         self._again.add("" if folder == "." else folder)
 
-    def find(self, path: str) -> Taken | None:
+    def find(self, path: str) -> InputFile | None:
         try:
             return _taken(path, os.stat(os.path.join(self._root, path)))
         except OSError as error:
@@ -96,7 +96,7 @@ class Walk:
         root, real = os.path.realpath(self._root), os.path.realpath(os.path.join(self._root, path))
         return real != root and not real.startswith(root.rstrip("/") + "/")
 
-    def _list(self, folder: str, changed: int) -> Generator[Taken, None, _Known]:
+    def _list(self, folder: str, changed: int) -> Generator[InputFile, None, _Known]:
         begun = time.time()
         folders: list[str] = []
         links: list[str] = []
@@ -124,5 +124,5 @@ class Walk:
         return found
 
 
-def _taken(path: str, status: os.stat_result) -> Taken:
-    return Taken(path, status.st_size, status.st_mtime_ns // 1000)
+def _taken(path: str, status: os.stat_result) -> InputFile:
+    return InputFile(path, status.st_size, status.st_mtime_ns // 1000)

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 from headwater.core.storage import Files
 from headwater.sources.decoders.base import DECODE, EVENT, HEAD, POSITION, PROBLEM, RAW, SIZE
 from headwater.sources.decoders.typed import PROBLEM_TYPE
-from headwater.sources.files.log import Taken
+from headwater.sources.files.log import InputFile
 from headwater.sources.files.paths import is_plain, shown
 from headwater.sources.files.pieces.blocks import LargeBlock
 from headwater.sources.files.pieces.splitter import FileSplitter, Splitter
@@ -71,7 +71,7 @@ _AS_NAMED = {
 
 
 @dataclass(frozen=True)
-class Place:
+class BatchLocation:
     """Where the files of one batch lie, and how they are named in positions."""
 
     spark: SparkSession
@@ -79,7 +79,7 @@ class Place:
     batch: int
 
     def load(
-        self, taken: Sequence[Taken], format: str, chosen: Callable[[DataFrame], DataFrame], **options: str
+        self, taken: Sequence[InputFile], format: str, chosen: Callable[[DataFrame], DataFrame], **options: str
     ) -> DataFrame:
         """What is `chosen` of what Spark reads in these files; those with unusual names are read in a way of their
         own."""
@@ -91,13 +91,13 @@ class Place:
             frames.append(chosen(reader.options(**_AS_NAMED).load(unusual)))
         return reduce(DataFrame.unionByName, frames)
 
-    def _is_plain(self, file: Taken) -> bool:
+    def _is_plain(self, file: InputFile) -> bool:
         return is_plain(self.files.inside(file.path))
 
     def prefix(self) -> Column:
         return F.lit(f"{self.batch:012d}/")
 
-    def position(self, file: Taken) -> str:
+    def position(self, file: InputFile) -> str:
         """Of a record that is a whole file."""
         return f"{self.batch:012d}/{shown(file.path)}#"
 
@@ -115,7 +115,7 @@ class Place:
         return [position, file.alias(FILE), F.col("_metadata.file_modification_time").alias(MODIFIED)]
 
 
-def block_size(spark: SparkSession, taken: Sequence[Taken]) -> int:
+def block_size(spark: SparkSession, taken: Sequence[InputFile]) -> int:
     """How large the blocks are that Spark would read these files in, by its own rule."""
     conf = spark._jsparkSession.sessionState().conf()
     size = sum(file.bytes + _OPEN_COST for file in taken)
@@ -130,8 +130,8 @@ def pin_blocks(spark: SparkSession, size: int) -> None:
 
 
 def lines(
-    place: Place,
-    taken: Sequence[Taken],
+    place: BatchLocation,
+    taken: Sequence[InputFile],
     *,
     separator: str = "",
     header: str | None = None,
@@ -154,7 +154,7 @@ def lines(
     return rows.select(raw.cast("binary").alias(RAW), POSITION, FILE, MODIFIED)
 
 
-def whole(place: Place, taken: Sequence[Taken], splitter: Splitter) -> DataFrame:
+def whole(place: BatchLocation, taken: Sequence[InputFile], splitter: Splitter) -> DataFrame:
     """Records that Python finds in files which Spark can't split; SIZE of those that are too large."""
     # To the millisecond, as Spark tells the time of a change.
     rows = [(file.path, _instant(file.modified // 1000 * 1000)) for file in taken]
@@ -172,7 +172,11 @@ def whole(place: Place, taken: Sequence[Taken], splitter: Splitter) -> DataFrame
 
 
 def typed(
-    place: Place, taken: Sequence[Taken], format: str, options: Mapping[str, str], nanoseconds: Sequence[str]
+    place: BatchLocation,
+    taken: Sequence[InputFile],
+    format: str,
+    options: Mapping[str, str],
+    nanoseconds: Sequence[str],
 ) -> DataFrame:
     """Rows of files that all have one schema: the event, and the row as JSON."""
     row = F.lpad(F.col("_metadata.row_index").cast("string"), 12, "0") if format == "parquet" else _in_task()
@@ -187,7 +191,7 @@ def typed(
     return place.load(taken, format, chosen, **options)
 
 
-def binary(place: Place, taken: Sequence[Taken], limit: int) -> DataFrame:
+def binary(place: BatchLocation, taken: Sequence[InputFile], limit: int) -> DataFrame:
     """A row a file. Spark passes over empty ones, so that theirs are made here, as are those of too large ones."""
     full, empty = [file for file in taken if 0 < file.bytes <= limit], [file for file in taken if not file.bytes]
     large = [file for file in taken if file.bytes > limit]
@@ -205,7 +209,7 @@ def binary(place: Place, taken: Sequence[Taken], limit: int) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
-def _beginnings(place: Place, taken: Sequence[Taken]) -> DataFrame:
+def _beginnings(place: BatchLocation, taken: Sequence[InputFile]) -> DataFrame:
     """Of files that are too large to be records."""
     rows = []
     for file in taken:
@@ -215,7 +219,7 @@ def _beginnings(place: Place, taken: Sequence[Taken]) -> DataFrame:
     return place.spark.createDataFrame(rows, _BEGINNINGS).withColumn(EVENT, F.lit(None).cast(BINARY))
 
 
-def large_blocks(place: Place, found: Sequence[tuple[Taken, LargeBlock]]) -> DataFrame:
+def large_blocks(place: BatchLocation, found: Sequence[tuple[InputFile, LargeBlock]]) -> DataFrame:
     """A record for each file with a block or page that is too large to be read, by where that begins."""
     rows = [
         (
@@ -230,14 +234,14 @@ def large_blocks(place: Place, found: Sequence[tuple[Taken, LargeBlock]]) -> Dat
     return place.spark.createDataFrame(rows, _BEGINNINGS)
 
 
-def _contents(place: Place, taken: Sequence[Taken]) -> DataFrame:
+def _contents(place: BatchLocation, taken: Sequence[InputFile]) -> DataFrame:
     columns = [F.col("content"), F.col("length"), *place.columns(F.lit(""))]
     found = place.load(taken, "binaryFile", lambda read: read.select(*columns))
     event = F.struct(F.col(FILE).alias("path"), F.col(MODIFIED).alias("modified"), "length", "content")
     return found.select(F.col("content").alias(RAW), event.alias(EVENT), POSITION, FILE, MODIFIED)
 
 
-def unreadable(place: Place, problems: Mapping[Taken, str]) -> DataFrame:
+def unreadable(place: BatchLocation, problems: Mapping[InputFile, str]) -> DataFrame:
     """A record without bytes for each file that can't be read."""
     rows = [
         (bytearray(), place.position(file), shown(file.path), _instant(file.modified), (DECODE, cause))

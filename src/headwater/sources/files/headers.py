@@ -13,7 +13,7 @@ from pyarrow import orc, parquet
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.storage import Files
-from headwater.sources.files.log import Taken
+from headwater.sources.files.log import InputFile
 from headwater.sources.files.pieces.blocks import LargeBlock, bound_of, large_avro_block, large_parquet_page
 from headwater.sources.files.pieces.compression import beginning
 from headwater.sources.files.pieces.splitter import Splitter
@@ -44,10 +44,10 @@ class Broken(Exception):
     """The file is not what it should be."""
 
 
-def peek(files: Files, taken: Sequence[Taken], look: Callable[[Files, Taken], Peek]) -> dict[str, Peek]:
+def peek(files: Files, taken: Sequence[InputFile], look: Callable[[Files, InputFile], Peek]) -> dict[str, Peek]:
     """A look at each file, by its path."""
 
-    def safely(file: Taken) -> Peek:
+    def safely(file: InputFile) -> Peek:
         try:
             return look(files, file)
         except HeadwaterError as error:
@@ -63,8 +63,8 @@ def peek(files: Files, taken: Sequence[Taken], look: Callable[[Files, Taken], Pe
         return dict(zip((file.path for file in taken), pool.map(safely, taken), strict=True))
 
 
-def csv_header(splitter: Splitter) -> Callable[[Files, Taken], Peek]:
-    def look(files: Files, file: Taken) -> Peek:
+def csv_header(splitter: Splitter) -> Callable[[Files, InputFile], Peek]:
+    def look(files: Files, file: InputFile) -> Peek:
         with files.reading(file.path) as opened:
             head = beginning(opened, file.path, HEAD)
         return Peek(splitter.header_in(head) or "")
@@ -72,7 +72,7 @@ def csv_header(splitter: Splitter) -> Callable[[Files, Taken], Peek]:
     return look
 
 
-def parquet_schema(files: Files, file: Taken, limit: int) -> Peek:
+def parquet_schema(files: Files, file: InputFile, limit: int) -> Peek:
     with files.reading(file.path) as opened:
         found = parquet.ParquetFile(opened)
         schema = found.schema_arrow
@@ -82,13 +82,13 @@ def parquet_schema(files: Files, file: Taken, limit: int) -> Peek:
     return Peek(says, nanoseconds=nanoseconds, names=frozenset(_arrow_names(schema)), large=large)
 
 
-def orc_schema(files: Files, file: Taken, limit: int) -> Peek:
+def orc_schema(files: Files, file: InputFile, limit: int) -> Peek:
     with files.reading(file.path) as opened:
         schema = orc.ORCFile(opened).schema
     return Peek(str(schema), names=frozenset(_arrow_names(schema)))
 
 
-def avro_schema(files: Files, file: Taken, limit: int) -> Peek:
+def avro_schema(files: Files, file: InputFile, limit: int) -> Peek:
     """The schema in the header of an Avro file: a map of byte strings after four magic bytes, and a marker.
 
     The marker ends the file too. Where it does not, the file was cut off, and Spark would leave out its last rows

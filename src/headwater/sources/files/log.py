@@ -18,7 +18,7 @@ _NAME = re.compile(r"^(\d{12})-(\d{12})\.json$")
 
 
 @dataclass(frozen=True)
-class Taken:
+class InputFile:
     """A file as it was when it was taken in."""
 
     path: str
@@ -28,10 +28,10 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Batch:
+class FileBatch:
     """The files of one step, and in blocks of which size they are read: read again, they give the same positions."""
 
-    files: tuple[Taken, ...]
+    files: tuple[InputFile, ...]
     block: int
     problems: Mapping[str, str] = field(default_factory=dict)
     """Files that can't be read, with the cause; found out after the batch was settled."""
@@ -52,7 +52,7 @@ class FileLog:
         self._notes = notes
         self._is_local = is_local
         self._seen: dict[str, int] = {}
-        self._latest: tuple[int, Batch] | None = None
+        self._latest: tuple[int, FileBatch] | None = None
         self.last = 0
         """The last batch; 0 before the first."""
         for first, last in self._ranges():
@@ -69,7 +69,7 @@ class FileLog:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def is_same(self, file: Taken) -> bool:
+    def is_same(self, file: InputFile) -> bool:
         """Whether the file is as it was when it was taken in."""
         return self._seen.get(file.path) == fingerprint(file, self._is_local)
 
@@ -77,7 +77,7 @@ class FileLog:
         """Whether there was nothing in the file when it was taken in."""
         return self._seen.get(path) == _EMPTY
 
-    def add(self, batch: Batch) -> int:
+    def add(self, batch: FileBatch) -> int:
         """Settle a new batch."""
         number = self.last + 1
         self._write(_path(number, number), {number: batch})
@@ -89,12 +89,12 @@ class FileLog:
                 self._merge(number - tier + 1, number)
         return number
 
-    def batch(self, number: int) -> Batch:
+    def batch(self, number: int) -> FileBatch:
         if self._latest is None or self._latest[0] != number:
             self._latest = (number, self._find(number))
         return self._latest[1]
 
-    def after(self, number: int) -> Iterator[Batch]:
+    def after(self, number: int) -> Iterator[FileBatch]:
         """The batches after one."""
         if number >= self.last:
             return
@@ -106,9 +106,9 @@ class FileLog:
         """Some files of a batch can't be read; from now on they are left out whenever it is read."""
         found = self.batch(number)
         self._notes.write_atomic(_problems(number), json.dumps(dict(problems)))
-        self._latest = (number, Batch(found.files, found.block, problems))
+        self._latest = (number, FileBatch(found.files, found.block, problems))
 
-    def amend(self, number: int, files: Iterable[Taken]) -> None:
+    def amend(self, number: int, files: Iterable[InputFile]) -> None:
         """Some files of a batch changed before they were read: it has them as they are now."""
         found = replace(self.batch(number), files=tuple(files))
         path = _path(*self._range_of(number))
@@ -116,10 +116,10 @@ class FileLog:
         self._remember(found.files)
         self._latest = (number, found)
 
-    def _find(self, number: int) -> Batch:
+    def _find(self, number: int) -> FileBatch:
         found = self._load(_path(*self._range_of(number)))[number]
         told = self._notes.find(_problems(number))
-        return found if told is None else Batch(found.files, found.block, json.loads(told))
+        return found if told is None else FileBatch(found.files, found.block, json.loads(told))
 
     def _range_of(self, number: int) -> tuple[int, int]:
         for first, last in self._ranges():
@@ -131,7 +131,7 @@ class FileLog:
             hint="put it back from a copy, or reset the flow",
         )
 
-    def _remember(self, files: Iterable[Taken]) -> None:
+    def _remember(self, files: Iterable[InputFile]) -> None:
         for file in files:
             self._seen[file.path] = fingerprint(file, self._is_local)
 
@@ -145,11 +145,11 @@ class FileLog:
                 ranges.append((first, last))
         return ranges
 
-    def _load(self, path: str) -> dict[int, Batch]:
+    def _load(self, path: str) -> dict[int, FileBatch]:
         try:
             found: dict[str, Any] = json.loads(self._notes.read_text(path))
             return {
-                int(number): Batch(tuple(Taken(*file) for file in batch["files"]), int(batch["block"]))
+                int(number): FileBatch(tuple(InputFile(*file) for file in batch["files"]), int(batch["block"]))
                 for number, batch in found.items()
             }
         except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -159,7 +159,7 @@ class FileLog:
                 hint="put it back from a copy, or reset the flow",
             ) from error
 
-    def _write(self, path: str, batches: Mapping[int, Batch]) -> None:
+    def _write(self, path: str, batches: Mapping[int, FileBatch]) -> None:
         content = {
             number: {"block": batch.block, "files": [[file.path, file.bytes, file.modified] for file in batch.files]}
             for number, batch in batches.items()
@@ -169,7 +169,7 @@ class FileLog:
     def _merge(self, first: int, last: int) -> None:
         """One file for many. A crash in between leaves both, which say the same."""
         parts = [part for part in self._ranges() if first <= part[0] and part[1] <= last]
-        merged: dict[int, Batch] = {}
+        merged: dict[int, FileBatch] = {}
         for part in parts:
             merged |= self._load(_path(*part))
         self._write(_path(first, last), merged)
@@ -177,7 +177,7 @@ class FileLog:
             self._notes.delete(_path(*part))
 
 
-def restamped(notes: Files, now: Callable[[Taken], Taken | None]) -> None:
+def restamped(notes: Files, now: Callable[[InputFile], InputFile | None]) -> None:
     """Write down for files that were taken in how they are `now`, where it gives that: they are the same files."""
     for entry in notes.list("files"):
         if not _NAME.match(entry.name):
@@ -186,7 +186,7 @@ def restamped(notes: Files, now: Callable[[Taken], Taken | None]) -> None:
         found = json.loads(notes.read_text(path))
         changed = False
         for batch in found.values():
-            states = [now(Taken(*file)) for file in batch["files"]]
+            states = [now(InputFile(*file)) for file in batch["files"]]
             changed |= any(state is not None for state in states)
             batch["files"] = [
                 file if state is None else [state.path, state.bytes, state.modified]
@@ -199,7 +199,7 @@ def restamped(notes: Files, now: Callable[[Taken], Taken | None]) -> None:
 _EMPTY = 0
 
 
-def fingerprint(file: Taken, is_local: bool) -> int:
+def fingerprint(file: InputFile, is_local: bool) -> int:
     """Another one is another state. Some object stores tell fractions of seconds in a listing and not of a file."""
     if not file.bytes:
         return _EMPTY

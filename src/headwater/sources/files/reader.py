@@ -22,10 +22,10 @@ from headwater.sources.files.config import FilesSource
 from headwater.sources.files.folder import Folder, age_in_seconds
 from headwater.sources.files.frames import EXTRAS, block_size
 from headwater.sources.files.headers import THREADS
-from headwater.sources.files.log import Batch, FileLog, Taken
+from headwater.sources.files.log import FileBatch, FileLog, InputFile
 from headwater.sources.files.paths import is_unicode, shown
 from headwater.sources.files.unreadable import blames_a_path, blames_a_task, read_through
-from headwater.sources.files.wholeness import State
+from headwater.sources.files.wholeness import FileState
 from headwater.sources.reader import Ahead, Lag, Position, Reader, ReaderContext
 
 FRESH = 30.0
@@ -54,7 +54,7 @@ class FilesReader(Reader):
         self._batches.learn(self._log)
         archive = None if spec.archive_to is None else context.locate(spec.archive_to)
         self._cleaner = Cleaner(spec, self._folder, archive)
-        self._waiting: list[Taken] = []
+        self._waiting: list[InputFile] = []
         self._looked_at: float | None = None
         self._looked_everywhere = float("-inf")
         self._look_took = 0.0
@@ -95,7 +95,7 @@ class FilesReader(Reader):
     def settle(self, start: Position | None, ahead: Ahead) -> Position:
         if self._log.last < int(ahead.end["batch"]):
             chosen = self._first(self._waiting)
-            self._log.add(Batch(tuple(chosen), block_size(self._spark, chosen)))
+            self._log.add(FileBatch(tuple(chosen), block_size(self._spark, chosen)))
             self._waiting = self._waiting[len(chosen) :]
         return ahead.end
 
@@ -171,7 +171,7 @@ class FilesReader(Reader):
 
     # --- inside
 
-    def _kept_whole(self, number: int, batch: Batch, taken: Sequence[Taken]) -> list[Taken]:
+    def _kept_whole(self, number: int, batch: FileBatch, taken: Sequence[InputFile]) -> list[InputFile]:
         """Those of a batch's files all of whose bytes are in the lake; none where that can't be found out."""
         try:
             large = self._batches.with_large_records(number, batch, list(self._found(taken).values()))
@@ -180,7 +180,7 @@ class FilesReader(Reader):
             return []
         return [file for file in taken if file.path not in large]
 
-    def _changed_since(self, number: int) -> list[Taken]:
+    def _changed_since(self, number: int) -> list[InputFile]:
         """Files of a batch that are not as the list says, as they are now."""
         batch = self._log.batch(number)
         there = self._found([file for file in batch.files if file.path not in batch.problems])
@@ -196,14 +196,14 @@ class FilesReader(Reader):
         """A file that changes before its rows are in the lake is taken in as it is now; whether there was one."""
         changed = {file.path: file for file in self._changed_since(number)}
         for file in changed.values():
-            if self._folder.state(file) is not State.WHOLE:
+            if self._folder.state(file) is not FileState.WHOLE:
                 raise self._is_changing(file, "is being written again")
             log.info("file changed before it was read", source=self._spec.name, file=shown(file.path))
         if changed:
             self._log.amend(number, [changed.get(file.path, file) for file in self._log.batch(number).files])
         return bool(changed)
 
-    def _is_changing(self, file: Taken, what: str) -> TransientError:
+    def _is_changing(self, file: InputFile, what: str) -> TransientError:
         return TransientError(
             Code.SOURCE_FILE_CHANGED,
             f"{shown(self._folder.files.join(file.path))} {what}",
@@ -211,7 +211,7 @@ class FilesReader(Reader):
             hint="nothing of it was taken in; the step is tried again",
         )
 
-    def _unnamable(self, batch: Batch) -> dict[str, str]:
+    def _unnamable(self, batch: FileBatch) -> dict[str, str]:
         """Files of a batch that may not be read, or that Spark has no name for."""
         found: dict[str, str] = {}
         for file in batch.files:
@@ -221,7 +221,7 @@ class FilesReader(Reader):
                 found[file.path] = "the file can't be read: its name is not valid UTF-8"
         return found
 
-    def _blames_names(self, number: int, batch: Batch, error: Exception) -> bool:
+    def _blames_names(self, number: int, batch: FileBatch, error: Exception) -> bool:
         """Whether a batch can't be read for the sake of names that Spark does not take; they are set aside."""
         if not blames_a_path(error):
             return False
@@ -229,7 +229,7 @@ class FilesReader(Reader):
         found = self._batches.unreadable(number, batch, present)
         return self._set_aside(number, {file.path: f"the file can't be read: {cause}" for file, cause in found.items()})
 
-    def _vanished(self, batch: Batch) -> dict[str, str]:
+    def _vanished(self, batch: FileBatch) -> dict[str, str]:
         """Files of a batch that are no more; an error unless they may be left out."""
         there = self._found(batch.files)
         gone = [file.path for file in batch.files if file.path not in there and file.path not in batch.problems]
@@ -243,7 +243,7 @@ class FilesReader(Reader):
             )
         return dict.fromkeys(gone, "the file vanished before it was read")
 
-    def _found(self, files: Sequence[Taken]) -> dict[str, Taken]:
+    def _found(self, files: Sequence[InputFile]) -> dict[str, InputFile]:
         """These files as they are now, without those that are gone."""
         if self._folder.is_local:
             return {file.path: file for file in (self._folder.find(one.path) for one in files) if file is not None}
@@ -261,7 +261,7 @@ class FilesReader(Reader):
             self._log.tell(number, {**known, **new})
         return bool(new)
 
-    def _next_files(self) -> list[Taken]:
+    def _next_files(self) -> list[InputFile]:
         chosen = self._first(self._waiting)
         if len(chosen) == len(self._waiting) and not self._frozen:
             self._look()  # a step could take more than is known
@@ -269,7 +269,7 @@ class FilesReader(Reader):
             self._check_again(len(chosen))
         return self._first(self._waiting)
 
-    def _first(self, waiting: Sequence[Taken]) -> list[Taken]:
+    def _first(self, waiting: Sequence[InputFile]) -> list[InputFile]:
         """As much as fits into a step, and at least one file."""
         limit, size = self._spec.max_bytes, 0
         for n, file in enumerate(waiting[: self._spec.max_files]):
@@ -288,11 +288,11 @@ class FilesReader(Reader):
         self._resting = False
         for file in self._folder.look(everywhere=everywhere):
             state = self._folder.state(file) if self._is_new(file) else None
-            if state is State.WHOLE:
+            if state is FileState.WHOLE:
                 waiting[file.path] = file
             else:
                 waiting.pop(file.path, None)
-            self._resting |= state is State.RESTING
+            self._resting |= state is FileState.RESTING
         self._waiting = sorted(waiting.values(), key=lambda file: (file.modified, file.path))
         self._looked_at = time.monotonic()
         self._look_took = self._looked_at - begun
@@ -312,7 +312,7 @@ class FilesReader(Reader):
         """Files that were found long ago may be gone or changed by now."""
         self._waiting[:count] = self._found(self._waiting[:count]).values()
 
-    def _is_new(self, file: Taken) -> bool:
+    def _is_new(self, file: InputFile) -> bool:
         if file.path not in self._log:
             return True
         if self._log.is_same(file):

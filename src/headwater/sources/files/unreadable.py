@@ -10,14 +10,14 @@ from pyspark.sql import DataFrame
 
 from headwater.core.disk_errors import chain_of, tells_passing
 from headwater.core.storage import Files
-from headwater.sources.files.log import Taken
+from headwater.sources.files.log import InputFile
 from headwater.spark.errors import reason
 
 _CHUNK = 1 << 22
 _NOT_THE_FILE = ("cancelled", "OutOfMemoryError", "ExecutorLostFailure")
 
 
-def unreadable(taken: Sequence[Taken], read: Callable[[Sequence[Taken]], DataFrame]) -> dict[Taken, str]:
+def unreadable(taken: Sequence[InputFile], read: Callable[[Sequence[InputFile]], DataFrame]) -> dict[InputFile, str]:
     """Halves that fail are halved again: a few jobs for one broken file among a thousand."""
     cause = _attempt(taken, read) if taken else None
     if cause is None:
@@ -28,14 +28,14 @@ def unreadable(taken: Sequence[Taken], read: Callable[[Sequence[Taken]], DataFra
     return {**unreadable(taken[:half], read), **unreadable(taken[half:], read)}
 
 
-def read_through(files: Files, file: Taken) -> None:
+def read_through(files: Files, file: InputFile) -> None:
     """Read a file's bytes to the end: raises if it is the storage that fails, and not what is in the file."""
     with files.reading(file.path) as opened:
         while opened.read(_CHUNK):
             pass
 
 
-def _attempt(taken: Sequence[Taken], read: Callable[[Sequence[Taken]], DataFrame]) -> str | None:
+def _attempt(taken: Sequence[InputFile], read: Callable[[Sequence[InputFile]], DataFrame]) -> str | None:
     try:
         read(taken).write.format("noop").mode("overwrite").save()
     except (PySparkException, Py4JError) as error:

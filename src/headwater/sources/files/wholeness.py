@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 
-from headwater.sources.files.log import Taken
+from headwater.sources.files.log import InputFile
 
 QUIET = 2.0
 """Seconds without a change after which a file counts as whole where its writer can't be seen."""
@@ -25,7 +25,7 @@ _MOUNTS = Path("/proc/self/mountinfo")
 _REMEMBERED = 10_000
 
 
-class State(Enum):
+class FileState(Enum):
     """What is known of a file that could be taken in."""
 
     WHOLE = "whole"
@@ -42,24 +42,24 @@ class Wholeness:
         self._root = location if is_local else None
         self._min_age = None if min_age is None else min_age.total_seconds()
         self._always = self._min_age == 0 or (self._min_age is None and location.lower().startswith(ATOMIC))
-        self._seen: dict[str, tuple[Taken, float]] = {}
+        self._seen: dict[str, tuple[InputFile, float]] = {}
         self._local: dict[str, bool] = {}
 
-    def of(self, file: Taken) -> State:
+    def of(self, file: InputFile) -> FileState:
         if self._always:
-            return State.WHOLE
+            return FileState.WHOLE
         age = time.time() - file.modified / 1e6
         if self._min_age is not None and age < self._min_age:
-            return State.WRITTEN
+            return FileState.WRITTEN
         written = self._is_written(file) if age < WATCHED else None
         if written:
-            return State.WRITTEN
+            return FileState.WRITTEN
         if written is False or self._min_age is not None or age > QUIET or self._has_rested(file):
             self._seen.pop(file.path, None)
-            return State.WHOLE
-        return State.RESTING
+            return FileState.WHOLE
+        return FileState.RESTING
 
-    def _is_written(self, file: Taken) -> bool | None:
+    def _is_written(self, file: InputFile) -> bool | None:
         if self._root is None:
             return None
         path = os.path.join(self._root, file.path)
@@ -68,7 +68,7 @@ class Wholeness:
             self._local[folder] = kind_of(folder) in _LOCAL
         return is_being_written(path) if self._local[folder] else None
 
-    def _has_rested(self, file: Taken) -> bool:
+    def _has_rested(self, file: InputFile) -> bool:
         """By this machine's clock: the file's time of change may be another's."""
         now = time.monotonic()
         known = self._seen.get(file.path)

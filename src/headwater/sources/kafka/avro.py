@@ -28,7 +28,7 @@ _PRIMITIVE = frozenset({"null", "boolean", "int", "long", "float", "double", "by
 
 
 @dataclass(frozen=True)
-class Writer:
+class WriterSchema:
     """A schema that records are written with, in a record of one field: its bytes are the same, and the field is NULL
     exactly where the bytes don't fit. (Spark gives a struct of NULLs for them otherwise.)"""
 
@@ -61,7 +61,7 @@ class AvroDecoder(Decoder):
         self._spark = spark
         self._registry = registry
         self._fixed = None if fixed is None else self._writer(Schema("AVRO", fixed))
-        self._writers: dict[int, Writer] = {}
+        self._writers: dict[int, WriterSchema] = {}
 
     @staticmethod
     def of_file(spark: SparkSession, path: str, text: str) -> AvroDecoder:
@@ -159,7 +159,7 @@ class AvroDecoder(Decoder):
         return why.otherwise(problem(DECODE, missing))
 
     @property
-    def writers(self) -> Mapping[int, Writer]:
+    def writers(self) -> Mapping[int, WriterSchema]:
         """By id; the one of a file goes by -1."""
         if self._fixed is not None:
             return {-1: self._fixed}
@@ -170,25 +170,25 @@ class AvroDecoder(Decoder):
         return self._writers
 
     @property
-    def usable(self) -> Mapping[int, Writer]:
+    def usable(self) -> Mapping[int, WriterSchema]:
         return {id: writer for id, writer in self.writers.items() if writer.type is not None}
 
-    def _parsed(self, id: int, writer: Writer, raw: Column) -> Column:
+    def _parsed(self, id: int, writer: WriterSchema, raw: Column) -> Column:
         return writer.parsed(raw) if self._fixed is not None else F.when(schema_id(raw) == id, writer.parsed(body(raw)))
 
-    def _writer(self, schema: Schema) -> Writer:
+    def _writer(self, schema: Schema) -> WriterSchema:
         if schema.kind != "AVRO":
-            return Writer("", None, f"it is {schema.kind} and not Avro")
+            return WriterSchema("", None, f"it is {schema.kind} and not Avro")
         try:
             wrapped = wrapped_schema(schema)
         except ValueError as error:
-            return Writer("", None, str(error))
-        writer = Writer(wrapped, StructType())
+            return WriterSchema("", None, str(error))
+        writer = WriterSchema(wrapped, StructType())
         try:
             found = self._spark.range(0).select(writer.parsed(F.lit(b"")).alias(FIELD)).schema[FIELD].dataType
         except (PySparkException, Py4JJavaError) as error:
-            return Writer("", None, str(error).splitlines()[0])
-        return Writer(wrapped, found)
+            return WriterSchema("", None, str(error).splitlines()[0])
+        return WriterSchema(wrapped, found)
 
 
 def wrapped_schema(schema: Schema) -> str:

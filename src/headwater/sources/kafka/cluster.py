@@ -11,7 +11,7 @@ from typing import Any
 from headwater.core.errors import Code, HeadwaterError, TransientError, UsageError, nearest
 from headwater.core.extras import require_extra
 from headwater.sources.kafka.config import KafkaSource
-from headwater.sources.kafka.offsets import Partition, Seen
+from headwater.sources.kafka.offsets import BrokerTopics, KafkaPartition
 from headwater.sources.kafka.settings import ANSWER_SECONDS, Locate, client_settings
 
 _UNKNOWN_PROPERTY = re.compile(r'No such configuration property: "([^"]+)"')
@@ -32,22 +32,22 @@ class Cluster:
         found = self._ask(lambda: self._client().list_topics(timeout=ANSWER_SECONDS))
         return sorted(name for name in found.topics if not name.startswith("__"))
 
-    def survey(self, topics: Iterable[str], *, need: Iterable[str] = ()) -> Seen:
+    def survey(self, topics: Iterable[str], *, need: Iterable[str] = ()) -> BrokerTopics:
         """The topics as they are now; those that aren't there are left out, unless they are needed."""
         described = self._described(list(topics))
         missing = [topic for topic in need if topic not in described]
         if missing:
             raise self._unknown(missing[0])
-        partitions = [Partition(name, p.id) for name, topic in described.items() for p in topic.partitions]
+        partitions = [KafkaPartition(name, p.id) for name, topic in described.items() for p in topic.partitions]
         ids = {name: str(topic.topic_id) for name, topic in described.items()}
         if not partitions:
-            return Seen(ids, {}, {})
+            return BrokerTopics(ids, {}, {})
         spec = self._offset_spec()
         # Both questions are on their way before the first answer is waited for.
         first, last = self._offsets(partitions, spec.earliest()), self._offsets(partitions, spec.latest())
-        return Seen(ids, self._answers(first), self._answers(last))
+        return BrokerTopics(ids, self._answers(first), self._answers(last))
 
-    def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
+    def offsets_at(self, partitions: Iterable[KafkaPartition], milliseconds: int) -> dict[KafkaPartition, int | None]:
         """The first record of each partition at or after a time; None where there is none."""
         wanted = list(partitions)
         if not wanted:
@@ -73,7 +73,7 @@ class Cluster:
                     raise self._failure(error) from error
         return found
 
-    def _offsets(self, partitions: list[Partition], spec: Any) -> dict[Any, Future[Any]]:
+    def _offsets(self, partitions: list[KafkaPartition], spec: Any) -> dict[Any, Future[Any]]:
         kafka = self._module()
         asked = {kafka.TopicPartition(one.topic, one.number): spec for one in partitions}
         committed = kafka.IsolationLevel.READ_COMMITTED
@@ -83,8 +83,10 @@ class Cluster:
         )
         return found
 
-    def _answers(self, futures: Mapping[Any, Future[Any]]) -> dict[Partition, int]:
-        return {Partition(tp.topic, tp.partition): self._ask(future.result).offset for tp, future in futures.items()}
+    def _answers(self, futures: Mapping[Any, Future[Any]]) -> dict[KafkaPartition, int]:
+        return {
+            KafkaPartition(tp.topic, tp.partition): self._ask(future.result).offset for tp, future in futures.items()
+        }
 
     def _client(self) -> Any:
         if self._admin is None:

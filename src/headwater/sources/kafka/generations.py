@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from headwater.core.errors import Code, IntegrityError
 from headwater.core.storage import Files
-from headwater.sources.kafka.offsets import Place
+from headwater.sources.kafka.offsets import KafkaPosition
 
 KEPT = "topic_ids.json"
 Numbers = dict[str, dict[str, int]]
@@ -21,7 +21,7 @@ class Generations:
         self._files = lasting
         self._known: Numbers | None = None
 
-    def counted(self, known: Place, ids: Mapping[str, str]) -> dict[str, int]:
+    def counted(self, known: KafkaPosition, ids: Mapping[str, str]) -> dict[str, int]:
         """How often each topic has been made, where that is more than once: those known, and as they are now."""
         numbers = self._with(known.ids, known.made)
         found = dict(known.made)
@@ -31,7 +31,7 @@ class Generations:
                 found[topic] = number
         return found
 
-    def keep(self, start: Place, end: Place) -> None:
+    def keep(self, start: KafkaPosition, end: KafkaPosition) -> None:
         """The range between the two will be taken: what is new in it is written down."""
         numbers = self._with(start.ids, start.made)
         for topic, id in end.ids.items():

@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
-class Partition(NamedTuple):
+class KafkaPartition(NamedTuple):
     """One partition of one topic."""
 
     topic: str
     number: int
 
 
-Offsets = dict[Partition, int]
+Offsets = dict[KafkaPartition, int]
 
 
 @dataclass(frozen=True)
-class Seen:
+class BrokerTopics:
     """Topics as the brokers have them: their ids, and where each partition begins and ends (for committed reads)."""
 
     ids: Mapping[str, str]
-    first: Mapping[Partition, int]
-    end: Mapping[Partition, int]
+    first: Mapping[KafkaPartition, int]
+    end: Mapping[KafkaPartition, int]
 
 
 @dataclass(frozen=True)
-class Place:
+class KafkaPosition:
     """How far topics have been read. In JSON:
 
     `{"offsets": {"clicks": {"0": 12}}, "ids": {"clicks": "rStn5…"}, "made": {"clicks": 2}, "begin": {…}, "lost": […]}`.
@@ -44,10 +44,10 @@ class Place:
     made: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def of(position: Any) -> Place:
+    def of(position: Any) -> KafkaPosition:
         if position is None:
-            return Place()
-        return Place(
+            return KafkaPosition()
+        return KafkaPosition(
             _flat(position["offsets"]),
             dict(position.get("ids", {})),
             _flat(position.get("begin", {})),
@@ -70,7 +70,7 @@ class Place:
 class Slice:
     """A run of one partition's records: from an offset up to, and without, another."""
 
-    partition: Partition
+    partition: KafkaPartition
     start: int
     end: int
 
@@ -99,7 +99,7 @@ DELETED = "the topic has been deleted"
 MADE_AGAIN = "the topic has been deleted and made again"
 
 
-def resumed(known: Place, seen: Seen, wanted: Iterable[str]) -> tuple[Offsets, list[Loss]]:
+def resumed(known: KafkaPosition, seen: BrokerTopics, wanted: Iterable[str]) -> tuple[Offsets, list[Loss]]:
     """Where reading goes on in the wanted topics' partitions that have been read before, and what is lost of them."""
     offsets: Offsets = {}
     losses: list[Loss] = []
@@ -120,7 +120,7 @@ def resumed(known: Place, seen: Seen, wanted: Iterable[str]) -> tuple[Offsets, l
     return offsets, losses
 
 
-def _checked(one: Partition, at: int, seen: Seen) -> tuple[int | None, Loss | None]:
+def _checked(one: KafkaPartition, at: int, seen: BrokerTopics) -> tuple[int | None, Loss | None]:
     if one not in seen.end:
         return None, Loss(one.topic, CUT, one.number, at)
     if seen.first[one] > at:
@@ -130,7 +130,7 @@ def _checked(one: Partition, at: int, seen: Seen) -> tuple[int | None, Loss | No
     return at, None
 
 
-def slices(start: Place, end: Place) -> list[Slice]:
+def slices(start: KafkaPosition, end: KafkaPosition) -> list[Slice]:
     """The records of a range."""
     found = []
     for one, until in sorted(end.offsets.items()):
@@ -140,7 +140,7 @@ def slices(start: Place, end: Place) -> list[Slice]:
     return found
 
 
-def still_there(asked: Iterable[Slice], ids: Mapping[str, str], seen: Seen) -> tuple[list[Slice], list[Loss]]:
+def still_there(asked: Iterable[Slice], ids: Mapping[str, str], seen: BrokerTopics) -> tuple[list[Slice], list[Loss]]:
     """What can still be read of a range that was settled earlier."""
     found: list[Slice] = []
     losses: list[Loss] = []
@@ -162,7 +162,7 @@ def still_there(asked: Iterable[Slice], ids: Mapping[str, str], seen: Seen) -> t
     return found, losses
 
 
-def shared(waiting: Mapping[Partition, int], limit: int) -> Offsets:
+def shared(waiting: Mapping[KafkaPartition, int], limit: int) -> Offsets:
     """At most `limit` records: each partition gets the same share, and what some don't need goes to others."""
     taken: Offsets = {}
     left = limit
@@ -175,7 +175,9 @@ def shared(waiting: Mapping[Partition, int], limit: int) -> Offsets:
 
 
 def _flat(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
-    return {Partition(topic, int(n)): int(at) for topic, by_number in nested.items() for n, at in by_number.items()}
+    return {
+        KafkaPartition(topic, int(n)): int(at) for topic, by_number in nested.items() for n, at in by_number.items()
+    }
 
 
 def _nested(offsets: Offsets) -> dict[str, dict[str, int]]:

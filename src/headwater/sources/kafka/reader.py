@@ -28,11 +28,11 @@ from headwater.sources.kafka.cluster import Cluster
 from headwater.sources.kafka.config import KafkaSource
 from headwater.sources.kafka.generations import Generations
 from headwater.sources.kafka.offsets import (
+    BrokerTopics,
+    KafkaPartition,
+    KafkaPosition,
     Loss,
     Offsets,
-    Partition,
-    Place,
-    Seen,
     Slice,
     resumed,
     shared,
@@ -80,8 +80,8 @@ class KafkaReader(Reader):
         self._decoder = decoder_of(spec, context)
         self._pattern = re.compile(spec.topic_pattern) if spec.topic_pattern else None
         self._listed: tuple[float, list[str]] = (0.0, [])
-        self._surveyed: tuple[float, Seen] = (0.0, Seen({}, {}, {}))
-        self._frozen: Seen | None = None
+        self._surveyed: tuple[float, BrokerTopics] = (0.0, BrokerTopics({}, {}, {}))
+        self._frozen: BrokerTopics | None = None
         self._begun: Offsets | None = None
         self._generations = Generations(context.lasting or context.notes)
         self._told: set[Loss] = set()
@@ -112,7 +112,7 @@ class KafkaReader(Reader):
     # --- ranges
 
     def next(self, start: Position | None) -> Ahead | None:
-        known = Place.of(start)
+        known = KafkaPosition.of(start)
         seen = self._survey(known)
         wanted = self._wanted(known)
         offsets, losses = resumed(known, seen, wanted)
@@ -126,7 +126,7 @@ class KafkaReader(Reader):
             return None
         taken = shared(waiting, self._spec.max_rows)
         elsewhere = {one: at for one, at in known.offsets.items() if one.topic not in wanted}
-        end = Place(
+        end = KafkaPosition(
             offsets={**elsewhere, **{one: at + taken[one] for one, at in offsets.items()}},
             ids={**known.ids, **seen.ids},  # one that is gone stays known: it may be made again
             begin={one: at for one, at in offsets.items() if known.offsets.get(one) != at},
@@ -136,7 +136,7 @@ class KafkaReader(Reader):
         return Ahead(end.to_json(), rows=sum(taken.values()), full=total > self._spec.max_rows)
 
     def settle(self, start: Position | None, ahead: Ahead) -> Position:
-        self._generations.keep(Place.of(start), Place.of(ahead.end))
+        self._generations.keep(KafkaPosition.of(start), KafkaPosition.of(ahead.end))
         return ahead.end
 
     def inspect(self, start: Position | None, end: Position, error: Exception) -> bool:
@@ -152,10 +152,10 @@ class KafkaReader(Reader):
 
     def freeze(self) -> None:
         self._frozen = None
-        self._frozen = self._cluster.survey(sorted(self._wanted(Place())))
+        self._frozen = self._cluster.survey(sorted(self._wanted(KafkaPosition())))
 
     def lag(self, start: Position | None) -> Lag:
-        known = Place.of(start)
+        known = KafkaPosition.of(start)
         seen = self._survey(known)
         offsets, _ = resumed(known, seen, self._wanted(known))
         found = [one for one in seen.end if one not in offsets]
@@ -170,8 +170,8 @@ class KafkaReader(Reader):
     # --- records
 
     def read(self, start: Position | None, end: Position) -> DataFrame:
-        place = Place.of(end)
-        asked = slices(Place.of(start), place)
+        place = KafkaPosition.of(end)
+        asked = slices(KafkaPosition.of(start), place)
         found, losses = still_there(asked, place.ids, self._recent(asked))
         self._report(losses)
         records = self._records(found) if found else self._spark.createDataFrame([], _KAFKA)
@@ -230,7 +230,7 @@ class KafkaReader(Reader):
 
     # --- what the brokers have
 
-    def _wanted(self, known: Place) -> set[str]:
+    def _wanted(self, known: KafkaPosition) -> set[str]:
         """The topics to read: those named, or those that fit the pattern and are there or have been."""
         if self._pattern is None:
             return set(self._spec.topic)
@@ -244,14 +244,14 @@ class KafkaReader(Reader):
         pattern = self._pattern
         return {topic for topic in {*there, *known.ids} if pattern.fullmatch(topic)}
 
-    def _survey(self, known: Place) -> Seen:
+    def _survey(self, known: KafkaPosition) -> BrokerTopics:
         wanted = self._wanted(known)
         need = [] if self._pattern else [topic for topic in sorted(wanted) if topic not in known.ids]
         seen = self._cluster.survey(sorted(wanted), need=need)
         self._surveyed = (time.monotonic(), seen)
         return seen
 
-    def _recent(self, asked: list[Slice]) -> Seen:
+    def _recent(self, asked: list[Slice]) -> BrokerTopics:
         """What the brokers told a moment ago when the range was made, else what they tell now."""
         at, seen = self._surveyed
         fresh = time.monotonic() - at < SURVEY_SECONDS
@@ -259,14 +259,16 @@ class KafkaReader(Reader):
             return seen
         return self._cluster.survey({one.partition.topic for one in asked})
 
-    def _first(self, found: list[Partition], seen: Seen, known: Place, *, is_new_flow: bool) -> Offsets:
+    def _first(
+        self, found: list[KafkaPartition], seen: BrokerTopics, known: KafkaPosition, *, is_new_flow: bool
+    ) -> Offsets:
         """Where partitions that have not been read yet begin. `start` is said of topics as the flow first saw them: of
         one that was made again meanwhile all is news."""
         again = {topic for topic, id in known.ids.items() if seen.ids.get(topic, id) != id}
         anew = {one: seen.first[one] for one in found if one.topic in again}
         return anew | self._started([one for one in found if one not in anew], seen, is_new_flow)
 
-    def _started(self, found: list[Partition], seen: Seen, is_new_flow: bool) -> Offsets:
+    def _started(self, found: list[KafkaPartition], seen: BrokerTopics, is_new_flow: bool) -> Offsets:
         start = self._spec.start
         if not found:
             return {}
@@ -279,7 +281,9 @@ class KafkaReader(Reader):
         begun = self._begin(found, seen, is_new_flow) if start == "latest" else {}
         return {one: begun.get(one, seen.first[one]) for one in found}
 
-    def _chosen(self, start: Mapping[str, Mapping[int, int]], found: list[Partition], seen: Seen) -> Offsets:
+    def _chosen(
+        self, start: Mapping[str, Mapping[int, int]], found: list[KafkaPartition], seen: BrokerTopics
+    ) -> Offsets:
         offsets: Offsets = {}
         for one in found:
             at = start.get(one.topic, {}).get(one.number, seen.first[one])
@@ -295,15 +299,15 @@ class KafkaReader(Reader):
             offsets[one] = max(at, seen.first[one])
         return offsets
 
-    def _begin(self, found: list[Partition], seen: Seen, is_new_flow: bool) -> Offsets:
+    def _begin(self, found: list[KafkaPartition], seen: BrokerTopics, is_new_flow: bool) -> Offsets:
         """`latest` is the end when the flow was first started, not when its first record comes: it is written down."""
         if self._begun is None:
             kept = self._notes.find(BEGUN)
             if kept is not None:
-                self._begun = Place.of(json.loads(kept)).offsets
+                self._begun = KafkaPosition.of(json.loads(kept)).offsets
             elif is_new_flow:
                 self._begun = {one: seen.end[one] for one in found}
-                self._notes.write_atomic(BEGUN, json.dumps(Place(self._begun).to_json()))
+                self._notes.write_atomic(BEGUN, json.dumps(KafkaPosition(self._begun).to_json()))
         return self._begun or {}
 
     # --- loss

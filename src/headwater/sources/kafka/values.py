@@ -38,7 +38,7 @@ Unwrap = Callable[[Column], Column]
 """From a value's bytes to those that its decoder is shown."""
 
 
-class Keys(Protocol):
+class KeyDecoder(Protocol):
     """What makes text of keys whose schemas stand in a registry or file."""
 
     @property
@@ -51,7 +51,7 @@ class Keys(Protocol):
     def new_key(self, column: str) -> Column: ...
 
 
-class TextDecoder(Decoder):
+class WholeValueDecoder(Decoder):
     """The whole value in one column, as text or as bytes."""
 
     def __init__(self, is_text: bool) -> None:
@@ -82,7 +82,7 @@ class RecordDecoder(Decoder):
     A record without a value (a tombstone) is an event without a payload.
     """
 
-    def __init__(self, value: Decoder, *, shown: Unwrap = lambda raw: raw, keys: Keys | None = None) -> None:
+    def __init__(self, value: Decoder, *, shown: Unwrap = lambda raw: raw, keys: KeyDecoder | None = None) -> None:
         self._value = value
         self._shown = shown
         self._keys = keys
@@ -187,10 +187,10 @@ def _value(spec: KafkaSource, context: ReaderContext, registry: SchemaRegistry |
         return DebeziumDecoder(AvroDecoder(context.spark, registry, None)), lambda raw: raw
     if encoding == "debezium":
         return DebeziumDecoder(JsonDecoder()), payload_of
-    return TextDecoder(encoding == "string"), lambda raw: raw
+    return WholeValueDecoder(encoding == "string"), lambda raw: raw
 
 
-def _keys(spec: KafkaSource, context: ReaderContext, registry: SchemaRegistry | None) -> Keys | None:
+def _keys(spec: KafkaSource, context: ReaderContext, registry: SchemaRegistry | None) -> KeyDecoder | None:
     if spec.key == "avro":
         return _avro(context, registry, spec.key_schema_file)
     if spec.key == "protobuf":

@@ -9,7 +9,7 @@ from headwater.core.model import Version
 
 
 @dataclass(frozen=True)
-class Place:
+class TablePosition:
     """How far a table has been read. In JSON:
 
     `{"version": 12, "made_at": "2026-10-01T…", "after": 9, "range": 4}`.
@@ -30,8 +30,8 @@ class Place:
     """Whether rows were changed or removed has still to be looked at; never of a settled range."""
 
     @staticmethod
-    def of(position: Any) -> Place | None:
-        return None if position is None else Place(**position)
+    def of(position: Any) -> TablePosition | None:
+        return None if position is None else TablePosition(**position)
 
     def to_json(self) -> dict[str, Any]:
         always = ("version", "made_at", "after", "range")

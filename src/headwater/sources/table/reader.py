@@ -19,7 +19,7 @@ from headwater.sources.decoders.json import TYPED_ROWS, JsonDecoder
 from headwater.sources.decoders.typed import TypedDecoder
 from headwater.sources.reader import Ahead, ForeignTable, Lag, Position, Reader, ReaderContext
 from headwater.sources.table.config import TableSource
-from headwater.sources.table.positions import Place
+from headwater.sources.table.positions import TablePosition
 from headwater.sources.table.rows import EXTRAS, netted, records
 from headwater.spark.errors import reason
 
@@ -61,7 +61,7 @@ class TableReader(Reader):
 
     def next(self, start: Position | None) -> Ahead | None:
         table = self._opened()
-        known = Place.of(start) or self._begun(table)
+        known = TablePosition.of(start) or self._begun(table)
         number = 0 if start is None or known is None else known.range + 1
         if known is None:
             return self._whole(table, number)
@@ -77,12 +77,12 @@ class TableReader(Reader):
             sure = table.appending(after, taken)
             taken, unsure = taken[: max(1, sure)], sure == 0
         version = taken[-1] if taken else after
-        end = Place(version, _made_at(table, version), after, number, lost=lost, unsure=unsure)
+        end = TablePosition(version, _made_at(table, version), after, number, lost=lost, unsure=unsure)
         return Ahead(end.to_json(), full=len(waiting) > len(taken))
 
     def settle(self, start: Position | None, ahead: Ahead) -> Position:
         """A range of which only the rows can tell whether some were changed or removed is looked at first."""
-        place = Place.of(ahead.end)
+        place = TablePosition.of(ahead.end)
         assert place is not None
         if not place.unsure:
             return ahead.end
@@ -103,7 +103,7 @@ class TableReader(Reader):
 
     def lag(self, start: Position | None) -> Lag | None:
         table = self._opened()
-        known = Place.of(start) or self._begun(table)
+        known = TablePosition.of(start) or self._begun(table)
         versions = table.versions_after(None if known is None else known.version)
         told = [] if len(versions) > COUNTED else table.history(len(versions))
         counts = [
@@ -137,19 +137,19 @@ class TableReader(Reader):
         version = self._frozen if self._is_frozen else table.version()
         if version is None:
             return None
-        return Ahead(Place(version, _made_at(table, version), None, number, lost=lost).to_json())
+        return Ahead(TablePosition(version, _made_at(table, version), None, number, lost=lost).to_json())
 
-    def _begun(self, table: ForeignTable) -> Place | None:
+    def _begun(self, table: ForeignTable) -> TablePosition | None:
         """Where a new flow begins to read; None: with the whole table."""
         start = self._spec.start
         if start == "present":
             return None
         if start == "latest":
             version = self._latest_when_begun(table)
-            return None if version is None else Place(version)
+            return None if version is None else TablePosition(version)
         assert isinstance(start, (int, datetime))
         try:
-            return Place(table.version_at(start))
+            return TablePosition(table.version_at(start))
         except TerminalError as error:
             if error.code is not Code.NO_SUCH_VERSION:
                 raise
@@ -174,13 +174,13 @@ class TableReader(Reader):
     # --- records
 
     def read(self, start: Position | None, end: Position) -> DataFrame:
-        place = Place.of(end)
+        place = TablePosition.of(end)
         assert place is not None
         gone = place.skipped or self._notes.exists(_given_up(place))
         rows = self._nothing() if gone else self._changes(place)
         return records(rows, place, changes=self._spec.read == "changes")
 
-    def _changes(self, place: Place) -> DataFrame:
+    def _changes(self, place: TablePosition) -> DataFrame:
         table = self._opened()
         try:
             return netted(table.changes(place.after, place.version))
@@ -197,7 +197,7 @@ class TableReader(Reader):
 
     def inspect(self, start: Position | None, end: Position, error: Exception) -> bool:
         """Files that versions need may be deleted under them: that shows only when they are read."""
-        place = Place.of(end)
+        place = TablePosition.of(end)
         assert place is not None
         if not _is_missing(error) or self._notes.exists(_given_up(place)) or self._can_be_read(start, end):
             return False
@@ -216,7 +216,7 @@ class TableReader(Reader):
 
     # --- policies
 
-    def _resumed(self, table: ForeignTable, known: Place) -> tuple[Version | None, str | None]:
+    def _resumed(self, table: ForeignTable, known: TablePosition) -> tuple[Version | None, str | None]:
         """The version to go on from (None: from nothing), and what is lost before it."""
         name = self._spec.table or self._spec.path
         try:
@@ -237,7 +237,7 @@ class TableReader(Reader):
         self._report(what)
         return None, what
 
-    def _files_are_gone(self, place: Place, error: Exception) -> str:
+    def _files_are_gone(self, place: TablePosition, error: Exception) -> str:
         what = _range(place, "can't be read any more: files that they need have been deleted")
         self._report(what, error)
         return what
@@ -255,7 +255,7 @@ class TableReader(Reader):
             self._told.add(what)
             log.warning("changes are gone before they were read", source=self._spec.name, lost=what)
 
-    def _not_told(self, place: Place, removed: int) -> int:
+    def _not_told(self, place: TablePosition, removed: int) -> int:
         """Rows were changed or removed, and only new ones are read."""
         if not removed:
             return 0
@@ -276,11 +276,11 @@ def _made_at(table: ForeignTable, version: Version) -> str | None:
     return None if found is None else found.isoformat()
 
 
-def _given_up(place: Place) -> str:
+def _given_up(place: TablePosition) -> str:
     return f"gone-{place.range}.json"
 
 
-def _range(place: Place, why: str) -> str:
+def _range(place: TablePosition, why: str) -> str:
     first = "the state" if place.after is None else f"the changes after version {place.after}"
     return f"{first} up to version {place.version} {why}"
 

@@ -8,7 +8,7 @@ from pyspark.sql.types import ArrayType, DataType, IntegerType, MapType, StringT
 
 from headwater.core.model import WEIGHT
 from headwater.sources.decoders.base import EVENT, POSITION, RAW
-from headwater.sources.table.positions import Place
+from headwater.sources.table.positions import TablePosition
 
 OP = "_op"
 READ, INSERT, DELETE = "r", "i", "d"
@@ -34,7 +34,7 @@ def netted(changes: DataFrame) -> DataFrame:
     return rows.where(F.col(WEIGHT) != 0)
 
 
-def records(rows: DataFrame, place: Place, *, changes: bool) -> DataFrame:
+def records(rows: DataFrame, place: TablePosition, *, changes: bool) -> DataFrame:
     """A record for each time that a row came, and with `changes` that it went; those that went sort first."""
     if not changes:
         rows = rows.where(F.col(WEIGHT) > 0)

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from headwater.core.model import WEIGHT, Kind, Version
 from headwater.core.spec import Table
 from headwater.flows.flow import Positions, Range, wait_for_commits
-from headwater.incremental.relations import Place as At
-from headwater.incremental.relations import Relation
+from headwater.incremental.relations import InputRelation
+from headwater.incremental.relations import RelationVersion as At
 from headwater.spark.frames import column
 from headwater.tables.apply.changes import truncations_of
 from headwater.tables.apply.shape import Place, shape_of
@@ -32,7 +32,7 @@ class VersionsInput:
 
     def __init__(
         self,
-        relation: Relation,
+        relation: InputRelation,
         definition: Table,
         place: Place,
         again: Callable[[str], NoReturn],

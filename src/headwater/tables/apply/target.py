@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from headwater.core.errors import Code, TerminalError
-from headwater.core.model import DELETED, Mark, Version
+from headwater.core.model import DELETED, CommitTag, Version
 from headwater.core.spec import Layout, Table
 from headwater.flows.flow import Intent, Landed
 from headwater.formats.base import SparkTable
-from headwater.formats.merge_hints import STORED_ROW, Merging
+from headwater.formats.merge_hints import STORED_ROW, MergeHints
 from headwater.incremental.keys import keys_of, narrowed
 from headwater.spark.frames import column
 from headwater.tables.apply.changes import changes_of
@@ -57,10 +57,10 @@ class ApplyTarget:
         self._filled = False
         self._owes: bool | None = None
 
-    def landed(self, mark: Mark) -> Version | None:
+    def landed(self, mark: CommitTag) -> Version | None:
         return self._table.landed(mark) if self._table.exists() else None
 
-    def commit(self, df: DataFrame, intent: Intent, mark: Mark) -> Landed:
+    def commit(self, df: DataFrame, intent: Intent, mark: CommitTag) -> Landed:
         shape = self._room(df)
         changes = changes_of(df, shape, self._place)
         with ExitStack() as held:
@@ -68,7 +68,7 @@ class ApplyTarget:
             few = self._table.merges and not ready.every
             among = spans(ready.rows, shape.keys, ready.count, STORED_ROW) if few else None
             self._guard()
-            known = Merging(ready.newer_by, among, no_nulls=True, persisted=True)
+            known = MergeHints(ready.newer_by, among, no_nulls=True, persisted=True)
             version = self._table.upsert(ready.rows, mark, known=known)
         self._owes = False
         return Landed(version, ready.count)

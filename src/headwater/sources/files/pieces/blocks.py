@@ -15,7 +15,7 @@ from pyarrow import NativeFile, parquet
 
 from headwater.sources.decoders.base import HEAD
 from headwater.sources.files.pieces.compression import PIECE, BrokenFile, snappy_beginning, snappy_length, varint
-from headwater.sources.files.pieces.records import Gathered, Large
+from headwater.sources.files.pieces.records import Large, PartialRecord
 
 LEAST_BOUND = 256 << 20
 """Writers that look at the size of a page only after each thousand values make pages of some hundred MB."""
@@ -74,7 +74,7 @@ def _large_content(opened: NativeFile, at: int, packed: int, codec: str, bound: 
         return Large(size, snappy_beginning(head, HEAD)) if size > bound else None
     if (codec == "null" and packed <= bound) or (codec == "deflate" and packed * 1032 <= bound):
         return None
-    gathered = Gathered(bound)
+    gathered = PartialRecord(bound)
     try:
         for piece in _unpacked(_pieces(opened, packed), codec):
             gathered.add(piece)

@@ -8,7 +8,7 @@ from pyarrow import NativeFile
 
 from headwater.core.storage import Files
 from headwater.sources.files.headers import Peek
-from headwater.sources.files.log import Taken
+from headwater.sources.files.log import InputFile
 from headwater.sources.files.pieces.compression import codec_of, unpacked
 
 LONG = "long"
@@ -16,11 +16,11 @@ LONG = "long"
 _WINDOW = 1 << 16
 
 
-def line_lengths(separator: str, limit: int) -> Callable[[Files, Taken], Peek]:
+def line_lengths(separator: str, limit: int) -> Callable[[Files, InputFile], Peek]:
     """A look for lines of more than `limit` bytes; `separator` ends a line, or the usual ends where it is empty."""
     ends = (separator.encode(),) if separator else (b"\n", b"\r")
 
-    def look(files: Files, file: Taken) -> Peek:
+    def look(files: Files, file: InputFile) -> Peek:
         with files.reading(file.path) as opened:
             if codec_of(file.path) is None:
                 long = _has_long_line_at(opened, ends, limit)

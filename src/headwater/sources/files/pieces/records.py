@@ -19,7 +19,7 @@ class Large:
 Record = bytes | Large
 
 
-class Gathered:
+class PartialRecord:
     """One record after the other, of parts."""
 
     def __init__(self, limit: int) -> None:

@@ -17,7 +17,7 @@ from headwater.core.storage import Files
 from headwater.sources.files.options import UTF8
 from headwater.sources.files.pieces.compression import BrokenFile, unpacked
 from headwater.sources.files.pieces.json_values import Style, json_values
-from headwater.sources.files.pieces.records import Gathered, Large, Record
+from headwater.sources.files.pieces.records import Large, PartialRecord, Record
 
 SCHEMA = pa.schema(
     [
@@ -99,7 +99,7 @@ class Splitter:
             yield text.encode()
 
     def _as_one(self, pieces: Iterable[bytes]) -> Iterator[Record]:
-        record = Gathered(self.limit)
+        record = PartialRecord(self.limit)
         for piece in pieces:
             record.add(piece)
         yield record.take()
@@ -127,7 +127,7 @@ class Splitter:
 
     def _rows(self, pieces: Iterable[bytes]) -> Iterator[Record]:
         """Lines, joined where a quote is still open."""
-        row, quotes, comment = Gathered(self.limit), _Quotes(self.quote, self.escape), self.comment.encode()
+        row, quotes, comment = PartialRecord(self.limit), _Quotes(self.quote, self.escape), self.comment.encode()
         skipping = False
         for part, end in _parts_of_lines(pieces, self.separator.encode()):
             if not row.begun and not skipping:
@@ -146,7 +146,7 @@ class Splitter:
             yield _without_end(row.take())
 
     def _lines(self, pieces: Iterable[bytes]) -> Iterator[Record]:
-        line = Gathered(self.limit)
+        line = PartialRecord(self.limit)
         for part, end in _parts_of_lines(pieces, self.separator.encode()):
             if end and not line.begun and len(part) <= self.limit:
                 yield part

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headwater.sources.postgres.cdc.pgoutput import Begin, Change, SentRelation, Truncate, Unsent, Values, parse
-from headwater.sources.postgres.cdc.relations import AFTER, BEFORE, UNCHANGED, Relation, TypeCatalog
+from headwater.sources.postgres.cdc.relations import AFTER, BEFORE, UNCHANGED, TableShape, TypeCatalog
 from headwater.sources.postgres.cdc.spool import Spool
 from headwater.sources.postgres.cdc.types import items
 
@@ -33,7 +33,7 @@ class Capture:
         types: TypeCatalog,
         floors: Mapping[str, int],
         spool: Callable[[str], Spool],
-        learnt: Callable[[Relation], None],
+        learnt: Callable[[TableShape], None],
     ) -> None:
         """`floors`: followed table → what was committed before this is not wanted any more."""
         self._connection = connection
@@ -41,7 +41,7 @@ class Capture:
         self._floors = floors
         self._spool = spool
         self._learnt = learnt
-        self._relations: dict[int, Relation | None] = {}
+        self._relations: dict[int, TableShape | None] = {}
         self._begin: Begin | None = None
         self._number = 0
 
@@ -64,19 +64,19 @@ class Capture:
                     if relation is not None:
                         self._put(relation, {"relation": relation.id, "op": "t"})
 
-    def _relation(self, sent: SentRelation) -> Relation | None:
+    def _relation(self, sent: SentRelation) -> TableShape | None:
         if f"{sent.schema}.{sent.table}" not in self._floors:
             return None
         relation = self._types.relation(self._connection, sent)
         self._learnt(relation)
         return relation
 
-    def _wanted(self, oid: int) -> Relation | None:
+    def _wanted(self, oid: int) -> TableShape | None:
         relation = self._relations[oid]
         assert self._begin is not None
         return None if relation is None or self._begin.lsn < self._floors[relation.table] else relation
 
-    def _put(self, relation: Relation, record: dict[str, Any]) -> None:
+    def _put(self, relation: TableShape, record: dict[str, Any]) -> None:
         begin = self._begin
         assert begin is not None
         raw = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
@@ -84,7 +84,7 @@ class Capture:
         self._spool(relation.table).add(position(begin.lsn, self._number), raw, relation.id, begin.xid, at, begin.lsn)
 
 
-def _change(relation: Relation, change: Change) -> dict[str, Any]:
+def _change(relation: TableShape, change: Change) -> dict[str, Any]:
     record: dict[str, Any] = {"relation": relation.id, "op": change.op}
     odd: dict[str, str] = {}
     before, after = change.before, change.after
@@ -104,7 +104,7 @@ def _change(relation: Relation, change: Change) -> dict[str, Any]:
 
 
 def _image(
-    relation: Relation, values: Values, of: str, odd: dict[str, str], *, key_only: bool = False
+    relation: TableShape, values: Values, of: str, odd: dict[str, str], *, key_only: bool = False
 ) -> dict[str, Any]:
     image: dict[str, Any] = {}
     for column, sent in zip(relation.columns, values, strict=True):

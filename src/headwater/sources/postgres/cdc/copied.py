@@ -13,9 +13,9 @@ _PATH = "copied.json"
 
 def slot_of(spec: PostgresCdcSource, project: str) -> str:
     """The name of a source's slot."""
-    from headwater.sources.postgres.cdc.database import Database
+    from headwater.sources.postgres.cdc.database import CdcDatabase
 
-    return Database(spec, project).slot
+    return CdcDatabase(spec, project).slot
 
 
 def note_copied(files: Files, slot: str, origin: str) -> None:

@@ -37,7 +37,7 @@ class Lost(Exception):
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerState:
     """Which server it is, and where its log ends."""
 
     system: str
@@ -78,7 +78,7 @@ def quoted_table(table: str) -> str:
     return f"{quoted(schema)}.{quoted(name)}"
 
 
-class Database:
+class CdcDatabase:
     """One source's database, slot and publication. Its connections are the callers'."""
 
     def __init__(self, spec: PostgresCdcSource, project: str) -> None:
@@ -153,13 +153,13 @@ class Database:
 
     # --- the server and its slot
 
-    def server(self, connection: psycopg.Connection[Any]) -> Server:
+    def server(self, connection: psycopg.Connection[Any]) -> ServerState:
         found = connection.execute(
             "SELECT system_identifier::text, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int,"
             " (pg_current_wal_flush_lsn() - '0/0')::int8 FROM pg_control_system()"
         ).fetchone()
         assert found is not None
-        return Server(*found)
+        return ServerState(*found)
 
     def branches(self, timeline: int) -> dict[int, int]:
         """Where the log of a server that has taken over left those of before, by their timelines."""

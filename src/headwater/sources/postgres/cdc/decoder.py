@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, MapType, StringType, StructField, Struc
 from headwater.sources.decoders.base import DECODE, EVENT, PROBLEM, RAW, SCHEMA, Decoder
 from headwater.sources.decoders.typed import PROBLEM_TYPE, conform, problem
 from headwater.sources.postgres.cdc.changes import ODD
-from headwater.sources.postgres.cdc.relations import AFTER, BEFORE, OP, UNCHANGED, Relation, RelationLog
+from headwater.sources.postgres.cdc.relations import AFTER, BEFORE, OP, UNCHANGED, RelationLog, TableShape
 from headwater.sources.postgres.cdc.types import typed, unfit
 
 RELATION = "_relation"
@@ -30,7 +30,7 @@ class CdcDecoder(Decoder):
     def __init__(self, relations: RelationLog) -> None:
         self._relations = relations
         self._present: frozenset[str] | None = None
-        self._made: _Expressions | None = None
+        self._made: _ShapeExpressions | None = None
 
     def narrow(self, ids: Iterable[str] | None) -> None:
         """The records that come next are of these shapes, and no others have to be looked for; None: of any."""
@@ -49,7 +49,7 @@ class CdcDecoder(Decoder):
         df = records.withColumn(_OF, _id(records)).select("*", *made.sent).select("*", *made.typed)
         return df.select(*(F.col(f"`{name}`") for name in records.columns), F.col(_OF), *made.decoded)
 
-    def _expressions(self, relations: list[Relation], schema: StructType) -> _Expressions:
+    def _expressions(self, relations: list[TableShape], schema: StructType) -> _ShapeExpressions:
         """Made once for a schema: a live step is small, and to build them takes longer than to run them."""
         ids = tuple(relation.id for relation in relations)
         if self._made is None or (self._made.schema, self._made.relations) != (schema, ids):
@@ -61,7 +61,7 @@ class CdcDecoder(Decoder):
         new = [one.id for one in self._relations.all() if _has_more(one.event, schema)]
         return F.col(_OF).isin(new) if new else None
 
-    def _looked_for(self, records: DataFrame) -> list[Relation]:
+    def _looked_for(self, records: DataFrame) -> list[TableShape]:
         known = self._relations.all()
         if self._present is None or RELATION not in records.columns:
             return known
@@ -69,7 +69,7 @@ class CdcDecoder(Decoder):
 
 
 @dataclass(frozen=True)
-class _Expressions:
+class _ShapeExpressions:
     """What makes events of records of some shapes, in one schema."""
 
     schema: StructType
@@ -79,7 +79,7 @@ class _Expressions:
     decoded: list[Column]
 
 
-def _expressions(relations: list[Relation], schema: StructType) -> _Expressions:
+def _expressions(relations: list[TableShape], schema: StructType) -> _ShapeExpressions:
     events, problems, typed_columns = [], [], []
     for n, relation in enumerate(relations):
         misfits: list[Column] = []
@@ -90,7 +90,7 @@ def _expressions(relations: list[Relation], schema: StructType) -> _Expressions:
     strange = problem(DECODE, F.concat(F.lit("it is of a shape that is not known: "), F.col(_OF)))
     no_record = F.when(F.col(_OF).isNull(), problem(DECODE, "no record of a change")).otherwise(strange)
     event = _chosen(events if schema.fields else [], F.lit(None).cast(schema))
-    return _Expressions(
+    return _ShapeExpressions(
         schema,
         tuple(relation.id for relation in relations),
         [_sent(n, relation) for n, relation in enumerate(relations)],
@@ -105,7 +105,7 @@ def _id(records: DataFrame) -> Column:
     return F.get_json_object(F.col(RAW).cast("string"), "$.relation").alias(_OF)
 
 
-def _sent(n: int, relation: Relation) -> Column:
+def _sent(n: int, relation: TableShape) -> Column:
     fields = [
         *relation.record.fields,
         StructField(ODD, MapType(StringType(), StringType())),
@@ -116,7 +116,7 @@ def _sent(n: int, relation: Relation) -> Column:
     return F.when(F.col(_OF) == relation.id, parsed).alias(_SENT.format(n))
 
 
-def _typed(n: int, relation: Relation, misfits: list[Column]) -> Column:
+def _typed(n: int, relation: TableShape, misfits: list[Column]) -> Column:
     sent = F.col(_SENT.format(n))
     misfits.append(F.when(sent.getField(_CORRUPT).isNotNull(), problem(DECODE, "no record of a change")))
     odd = sent.getField(ODD)
@@ -148,7 +148,7 @@ def _typed(n: int, relation: Relation, misfits: list[Column]) -> Column:
     return F.when(sent.isNotNull() & sent.getField(_CORRUPT).isNull(), event).alias(_TYPED.format(n))
 
 
-def _chosen(values: Sequence[tuple[Relation, Column]], otherwise: Column) -> Column:
+def _chosen(values: Sequence[tuple[TableShape, Column]], otherwise: Column) -> Column:
     """The value of each record's own relation."""
     chosen: Column | None = None
     for relation, value in values:

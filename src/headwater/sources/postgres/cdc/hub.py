@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from headwater.core.errors import HeadwaterError
 from headwater.core.logs import get_logger
 from headwater.sources.postgres.cdc.changes import Capture
-from headwater.sources.postgres.cdc.database import Database, Lost, show_lsn
-from headwater.sources.postgres.cdc.relations import Relation, TypeCatalog
+from headwater.sources.postgres.cdc.database import CdcDatabase, Lost, show_lsn
+from headwater.sources.postgres.cdc.relations import TableShape, TypeCatalog
 from headwater.sources.postgres.cdc.spool import Spool
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _CHANGES = (
 
 
 @dataclass
-class Batch:
+class SlotBatch:
     """What one look at the slot gave: all transactions committed after `start`, up to `end`."""
 
     start: int
@@ -61,7 +61,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Found:
+class WaitingChanges:
     """Changes of one table that wait."""
 
     end: int
@@ -81,16 +81,16 @@ class _Reading:
 class Hub:
     """Reads a temporary copy of the source's slot, so that the slot itself stands still until all has landed."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: CdcDatabase) -> None:
         self.database = database
         self._lock = threading.RLock()
         self._moved = threading.Condition(self._lock)
         self._connection: psycopg.Connection[Any] | None = None
         self._slot: str | None = None
         self._types = TypeCatalog()
-        self._relations: dict[str, Relation] = {}
+        self._relations: dict[str, TableShape] = {}
         self._readings: dict[str, _Reading] = {}
-        self._batches: list[Batch] = []
+        self._batches: list[SlotBatch] = []
         self._covered: dict[str, int] = {}
         """Followed table → from where on its changes are at hand."""
         self._tip = 0
@@ -101,7 +101,9 @@ class Hub:
 
     # --- what flows ask for
 
-    def next(self, flow: str, table: str, after: int, rows: int, until: int | None) -> tuple[Found | None, int]:
+    def next(
+        self, flow: str, table: str, after: int, rows: int, until: int | None
+    ) -> tuple[WaitingChanges | None, int]:
         """What waits of a table after a place, up to about so many rows, and how far the log has been looked through.
 
         Looks on until that is enough, or the log has been looked through up to `until` (None: to where it ends now, so
@@ -137,7 +139,7 @@ class Hub:
                     if kept.num_rows:
                         yield kept
 
-    def relation(self, id: str) -> Relation:
+    def relation(self, id: str) -> TableShape:
         return self._relations[id]
 
     def moved(self, flow: str, to: int) -> None:
@@ -197,7 +199,7 @@ class Hub:
             end = self.database.log_end(connection)
             if end == self._seen_end:
                 return False
-            batch = Batch(self._tip, self._tip)
+            batch = SlotBatch(self._tip, self._tip)
             try:
                 messages = self._capture(connection, batch)
                 state = self.database.look(connection, self._slot)
@@ -214,7 +216,7 @@ class Hub:
             self._seen_end = -1 if messages >= AT_ONCE else end
             return True
 
-    def _capture(self, connection: psycopg.Connection[Any], batch: Batch) -> int:
+    def _capture(self, connection: psycopg.Connection[Any], batch: SlotBatch) -> int:
         """Put what is new into the batch; how many messages there were."""
         floors: dict[str, int] = {}
         for reading in self._readings.values():
@@ -227,7 +229,7 @@ class Hub:
                 batch.spools[table] = Spool() if held < IN_MEMORY else Spool(in_memory=0)
             return batch.spools[table]
 
-        def learn(relation: Relation) -> None:
+        def learn(relation: TableShape) -> None:
             self._relations[relation.id] = relation
 
         capture = Capture(connection, self._types, floors, spool_of, learn)
@@ -245,15 +247,15 @@ class Hub:
             raise Lost(f"the server's log ends before {show_lsn(end)}, which this flow was about to read")
         time.sleep(0.01)
 
-    def _waiting(self, table: str, after: int, rows: int) -> Found | None:
+    def _waiting(self, table: str, after: int, rows: int) -> WaitingChanges | None:
         """Whole batches, until there are enough rows in them."""
-        found: Found | None = None
+        found: WaitingChanges | None = None
         for batch in self._batches:
             if _has(batch, table, after):
                 spool = batch.spools[table]
                 taken = spool.rows if found is None else found.rows + spool.rows
                 size = spool.bytes if found is None else found.bytes + spool.bytes
-                found = Found(batch.end, taken, size, full=taken >= rows)
+                found = WaitingChanges(batch.end, taken, size, full=taken >= rows)
                 if found.full:
                     break
         return found
@@ -328,7 +330,7 @@ class Hub:
             connection.close()
 
 
-def _has(batch: Batch, table: str, after: int) -> bool:
+def _has(batch: SlotBatch, table: str, after: int) -> bool:
     spool = batch.spools.get(table)
     return batch.end > after and spool is not None and spool.last >= after
 
@@ -337,7 +339,7 @@ _hubs: dict[tuple[str, str, str], Hub] = {}
 _opening = threading.Lock()
 
 
-def open_hub(database: Database) -> Hub:
+def open_hub(database: CdcDatabase) -> Hub:
     """The one of this process for a source's slot."""
     with _opening:
         hub = _hubs.setdefault(database.key, Hub(database))

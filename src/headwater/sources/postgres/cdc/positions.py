@@ -10,7 +10,7 @@ from headwater.sources.reader import Position
 
 
 @dataclass(frozen=True)
-class Place:
+class CdcPosition:
     """How far a flow has read: everything committed before `lsn`, on this server, of this table."""
 
     lsn: int
@@ -25,12 +25,12 @@ class Place:
     """Rows of before are in the topic: a snapshot begins with a `t`, which takes them back."""
 
     @staticmethod
-    def of(told: Position | None) -> Place | None:
+    def of(told: Position | None) -> CdcPosition | None:
         if told is None:
             return None
         lsn = parse_lsn(told["lsn"])
         server, table = (told["system"], int(told["timeline"])), (int(told["table"]), int(told["member"]))
-        return Place(lsn, *server, *table, told.get("snapshot"), bool(told.get("again")))
+        return CdcPosition(lsn, *server, *table, told.get("snapshot"), bool(told.get("again")))
 
     def to_json(self) -> dict[str, Any]:
         told: dict[str, Any] = {"lsn": show_lsn(self.lsn), "system": self.system, "timeline": self.timeline}

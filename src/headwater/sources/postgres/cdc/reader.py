@@ -21,11 +21,11 @@ from headwater.sources.postgres.cdc.acknowledged import Acknowledged
 from headwater.sources.postgres.cdc.changes import position
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
 from headwater.sources.postgres.cdc.copied import require_own_slot
-from headwater.sources.postgres.cdc.database import Database, Lost, show_lsn
+from headwater.sources.postgres.cdc.database import CdcDatabase, Lost, show_lsn
 from headwater.sources.postgres.cdc.decoder import RELATION, CdcDecoder
 from headwater.sources.postgres.cdc.frames import Staged, staged_frame
 from headwater.sources.postgres.cdc.hub import Hub, close_hub, open_hub
-from headwater.sources.postgres.cdc.positions import LOST, WANTED, Place
+from headwater.sources.postgres.cdc.positions import LOST, WANTED, CdcPosition
 from headwater.sources.postgres.cdc.relations import RelationLog, TypeCatalog
 from headwater.sources.reader import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext
 from headwater.spark.arrow_bridge import local_frame
@@ -55,7 +55,7 @@ class PostgresCdcReader(Reader):
         self._flows = sharing.flows
         self._table = sharing.table or spec.tables[0]
         self._is_later_epoch = context.lasting is not None and context.lasting.root != context.notes.root
-        self._database = Database(spec, sharing.project)
+        self._database = CdcDatabase(spec, sharing.project)
         require_own_slot(sharing.files, self._database.slot, spec.where)
         self._relations = RelationLog(context.lasting or context.notes)
         self._decoder = CdcDecoder(self._relations)
@@ -92,7 +92,7 @@ class PostgresCdcReader(Reader):
     # --- ranges
 
     def next(self, start: Position | None) -> Ahead | None:
-        place = Place.of(start) or self._begun()
+        place = CdcPosition.of(start) or self._begun()
         if place is None:
             return self._snapshot_ahead()
         try:
@@ -109,7 +109,7 @@ class PostgresCdcReader(Reader):
         if found is None:
             self._nothing_until(tip)
             return None
-        end = Place(found.end, place.system, self._timeline or place.timeline, place.table, place.member)
+        end = CdcPosition(found.end, place.system, self._timeline or place.timeline, place.table, place.member)
         return Ahead(end.to_json(), found.rows, found.bytes, found.full)
 
     def settle(self, start: Position | None, ahead: Ahead) -> Position:
@@ -118,11 +118,11 @@ class PostgresCdcReader(Reader):
         return self._take_snapshot(again=start is not None or self._is_later_epoch).to_json()
 
     def read(self, start: Position | None, end: Position) -> DataFrame:
-        place = Place.of(end)
+        place = CdcPosition.of(end)
         assert place is not None
         if place.snapshot is not None:
             return self._snapshot_rows(place)
-        begun = Place.of(start) or self._begun()
+        begun = CdcPosition.of(start) or self._begun()
         assert begun is not None
         try:
             self._look(begun)
@@ -148,7 +148,7 @@ class PostgresCdcReader(Reader):
                 return
 
     def committed(self, end: Position) -> None:
-        place = Place.of(end)
+        place = CdcPosition.of(end)
         assert place is not None
         self._acknowledge(place.lsn, place.timeline)
         if self._hub is not None:
@@ -170,7 +170,7 @@ class PostgresCdcReader(Reader):
             detail |= {"wal_held_back": end - state.restart, "wal_status": state.wal_status}
         if held is not None:
             detail["held_by"] = held[1]
-        place = Place.of(start)
+        place = CdcPosition.of(start)
         return Lag(bytes=None if place is None else max(0, end - self._after(place)), detail=detail)
 
     def close(self) -> None:
@@ -190,22 +190,22 @@ class PostgresCdcReader(Reader):
             self._hub = open_hub(self._database)
         return self._hub
 
-    def _after(self, place: Place) -> int:
+    def _after(self, place: CdcPosition) -> int:
         """What comes next was committed after this: there may have been nothing for the flow since its position."""
         return max(self._written_down(place)[0], self._passed)
 
-    def _written_down(self, place: Place) -> tuple[int, int]:
+    def _written_down(self, place: CdcPosition) -> tuple[int, int]:
         """How far the flow is by what is in the lake, and on which timeline that lies."""
         done, timeline = self._acknowledged.done(self._flow) or (0, None)
         return (place.lsn, place.timeline) if done <= place.lsn else (done, timeline or place.timeline)
 
-    def _begun(self) -> Place | None:
+    def _begun(self) -> CdcPosition | None:
         """Without a snapshot: where the log ended when the flow was first started."""
         if self._spec.snapshot != "never":
             return None
         kept = self._notes.find("begun.json")
         if kept is not None:
-            return Place.of(json.loads(kept))
+            return CdcPosition.of(json.loads(kept))
         hub = self._open_hub()
         found = hub.ask(lambda connection: tables.prepare(connection, self._database, self._table))
         state = hub.ask(self._database.make_slot)
@@ -213,7 +213,7 @@ class PostgresCdcReader(Reader):
         self._acknowledged.claim(self._flow, state.confirmed)
         server = hub.ask(self._database.server)
         listed = hub.ask(self._published) or {}
-        place = Place(server.end, server.system, server.timeline, found.oid, int(listed.get("member", 0)))
+        place = CdcPosition(server.end, server.system, server.timeline, found.oid, int(listed.get("member", 0)))
         self._notes.write_atomic("begun.json", json.dumps(place.to_json()))
         self._acknowledge(place.lsn, place.timeline)
         return place
@@ -251,7 +251,7 @@ class PostgresCdcReader(Reader):
 
     # --- what may have become of the source
 
-    def _look(self, place: Place, *, only_anew: bool = False) -> None:
+    def _look(self, place: CdcPosition, *, only_anew: bool = False) -> None:
         """Whether server, slot, publication and table are still what they were; Lost if not.
 
         Now and then, and over each new connection: another flow may have made it after the server went away.
@@ -292,7 +292,7 @@ class PostgresCdcReader(Reader):
             )
         log.warning("another server has taken over", source=self._spec.name, timeline=now, branch=show_lsn(branch))
 
-    def _look_at_table(self, hub: Hub, place: Place) -> None:
+    def _look_at_table(self, hub: Hub, place: CdcPosition) -> None:
         found = hub.ask(lambda connection: tables.find(connection, self._table))
         if found is None:
             behind, _ = hub.next(self._flow, self._table, self._after(place), 1, hub.ask(self._database.log_end))
@@ -338,7 +338,7 @@ class PostgresCdcReader(Reader):
 
         return Ahead(WANTED, bytes=self._open_hub().ask(prepare), full=True)
 
-    def _take_snapshot(self, *, again: bool) -> Place:
+    def _take_snapshot(self, *, again: bool) -> CdcPosition:
         hub, database = self._open_hub(), self._database
         state = hub.ask(database.make_slot)
         assert state.confirmed is not None
@@ -350,9 +350,9 @@ class PostgresCdcReader(Reader):
         taken = snapshot.take(self._spark, database, self._table, TypeCatalog(), self._notes.spark_uri(folder))
         self._relations.add(taken.relation)
         self._timeline, self._looked_at, self._passed, self._advanced_to = server.timeline, 0.0, 0, 0
-        return Place(taken.lsn, server.system, server.timeline, taken.oid, taken.member, folder, again)
+        return CdcPosition(taken.lsn, server.system, server.timeline, taken.oid, taken.member, folder, again)
 
-    def _snapshot_rows(self, place: Place) -> DataFrame:
+    def _snapshot_rows(self, place: CdcPosition) -> DataFrame:
         folder = place.snapshot or ""
         if not self._notes.exists(folder):
             raise IntegrityError(
@@ -377,7 +377,7 @@ class PostgresCdcReader(Reader):
         )
         return records.unionByName(self._taken_back(place, taken_at)) if place.again else records
 
-    def _taken_back(self, place: Place, at: Any) -> DataFrame:
+    def _taken_back(self, place: CdcPosition, at: Any) -> DataFrame:
         """What the topic has of before is void."""
         newest = self._relations.all()[-1]
         raw = json.dumps({"relation": newest.id, "op": "t"}).encode()

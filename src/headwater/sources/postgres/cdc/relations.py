@@ -49,7 +49,7 @@ class TableColumn:
 
 
 @dataclass(frozen=True)
-class Relation:
+class TableShape:
     """One shape of a captured table."""
 
     table: str
@@ -76,10 +76,10 @@ class Relation:
         return json.dumps({"table": self.table, "columns": columns}, sort_keys=True)
 
     @staticmethod
-    def from_json(text: str) -> Relation:
+    def from_json(text: str) -> TableShape:
         told = json.loads(text)
         columns = (TableColumn(c["name"], PgType.from_json(c["type"]), bool(c["key"])) for c in told["columns"])
-        return Relation(told["table"], tuple(columns))
+        return TableShape(told["table"], tuple(columns))
 
 
 def _event(image: StructType) -> StructType:
@@ -98,28 +98,28 @@ class RelationLog:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._known: dict[str, Relation] | None = None
+        self._known: dict[str, TableShape] | None = None
 
-    def add(self, relation: Relation) -> None:
+    def add(self, relation: TableShape) -> None:
         known = self._all()
         if relation.id not in known:
             self._files.write_new(_path(relation.id), relation.to_json())
             known[relation.id] = relation
 
-    def all(self) -> list[Relation]:
+    def all(self) -> list[TableShape]:
         """Every shape, oldest first."""
         return list(self._all().values())
 
-    def _all(self) -> dict[str, Relation]:
+    def _all(self) -> dict[str, TableShape]:
         if self._known is None:
             entries = sorted(self._files.list(FOLDER), key=lambda entry: entry.modified)
             found = (self._read(entry.name.removesuffix(".json")) for entry in entries)
             self._known = {relation.id: relation for relation in found}
         return self._known
 
-    def _read(self, id: str) -> Relation:
+    def _read(self, id: str) -> TableShape:
         try:
-            return Relation.from_json(self._files.read_text(_path(id)))
+            return TableShape.from_json(self._files.read_text(_path(id)))
         except (ValueError, KeyError, TypeError) as error:
             path = self._files.join(_path(id))
             raise IntegrityError(Code.LEDGER_CORRUPT, f"{path} can't be read: {error}") from error
@@ -154,7 +154,7 @@ class TypeCatalog:
             return PgType(name, modifier if name == "numeric" else -1)
         return PgType(name, -1, self._type(element, modifier))
 
-    def relation(self, connection: psycopg.Connection[Any], sent: SentRelation) -> Relation:
+    def relation(self, connection: psycopg.Connection[Any], sent: SentRelation) -> TableShape:
         types = self.types(connection, ((c.oid, c.modifier) for c in sent.columns))
         columns = (TableColumn(c.name, type, c.key) for c, type in zip(sent.columns, types, strict=True))
-        return Relation(f"{sent.schema}.{sent.table}", tuple(columns))
+        return TableShape(f"{sent.schema}.{sent.table}", tuple(columns))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.sources.base import SourceSpec
 from headwater.sources.postgres.cdc import tables
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
-from headwater.sources.postgres.cdc.database import Database
+from headwater.sources.postgres.cdc.database import CdcDatabase
 from headwater.sources.postgres.connection import quoted
 from headwater.sources.setup import Preparation, Statement
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def preparation(spec: SourceSpec, project: str) -> Preparation:
     """The publication, what tells rows apart, and the slot; a run of the flows makes them by itself, if it may."""
     assert isinstance(spec, PostgresCdcSource)
-    database = Database(spec, project)
+    database = CdcDatabase(spec, project)
     with database.connect() as connection, database.translating():
         statements = list(_statements(connection, database))
         level = connection.execute("SHOW wal_level").fetchone()
@@ -37,7 +37,7 @@ def preparation(spec: SourceSpec, project: str) -> Preparation:
     return Preparation(statements, run, notes)
 
 
-def _statements(connection: psycopg.Connection[Any], database: Database) -> Iterator[Statement]:
+def _statements(connection: psycopg.Connection[Any], database: CdcDatabase) -> Iterator[Statement]:
     missing = []
     for table in database.spec.tables:
         found = tables.require(connection, database, table)

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from headwater.core.errors import Code, TransientError
 from headwater.sources.postgres.cdc.changes import ODD
-from headwater.sources.postgres.cdc.database import ROWS, TEXT, Database, parse_lsn, quoted_table, refusal
-from headwater.sources.postgres.cdc.relations import AFTER, Relation, TableColumn, TypeCatalog
-from headwater.sources.postgres.cdc.tables import Followed, find, published, require
+from headwater.sources.postgres.cdc.database import ROWS, TEXT, CdcDatabase, parse_lsn, quoted_table, refusal
+from headwater.sources.postgres.cdc.relations import AFTER, TableColumn, TableShape, TypeCatalog
+from headwater.sources.postgres.cdc.tables import CapturedTable, find, published, require
 from headwater.sources.postgres.cdc.types import PgType
 from headwater.sources.postgres.connection import jdbc_options, quoted
 from headwater.spark.errors import reason
@@ -55,11 +55,11 @@ _PARTS = """
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class InitialSnapshot:
     """What was taken: the rows as they were at `lsn`, in the shape that the table had."""
 
     lsn: int
-    relation: Relation
+    relation: TableShape
     oid: int
     member: int
     """What tells whether the table has been in the publication ever since."""
@@ -73,7 +73,7 @@ class _Point:
     name: str
 
 
-def take(spark: SparkSession, database: Database, table: str, types: TypeCatalog, folder: str) -> Snapshot:
+def take(spark: SparkSession, database: CdcDatabase, table: str, types: TypeCatalog, folder: str) -> InitialSnapshot:
     """Write all rows of a table as Parquet under a folder, by several connections that see the same state."""
     for _ in range(TRIES):
         with _point(database) as point, _seeing(database, point) as inside:
@@ -95,14 +95,14 @@ def take(spark: SparkSession, database: Database, table: str, types: TypeCatalog
                     raise
                 message = f"{database.place}: the snapshot of {table} was cut off: {told}"
                 raise TransientError(Code.SOURCE_UNAVAILABLE, message, where=database.spec.where) from error
-            return Snapshot(point.lsn, relation, found.oid, int(limits.get("member", 0)))
+            return InitialSnapshot(point.lsn, relation, found.oid, int(limits.get("member", 0)))
     raise TransientError(
         Code.SOURCE_UNAVAILABLE, f"{database.place}: {table} is being altered", where=database.spec.where
     )
 
 
 @contextmanager
-def _point(database: Database) -> Iterator[_Point]:
+def _point(database: CdcDatabase) -> Iterator[_Point]:
     """A slot of its own, which goes with this. Making it waits for the transactions that are open now."""
     with database.replicate() as connection:
         name = f"{database.slot[:40]}_tmp_{uuid4().hex[:12]}"
@@ -116,7 +116,7 @@ def _point(database: Database) -> Iterator[_Point]:
 
 
 @contextmanager
-def _seeing(database: Database, point: _Point) -> Iterator[psycopg.Connection[Any]]:
+def _seeing(database: CdcDatabase, point: _Point) -> Iterator[psycopg.Connection[Any]]:
     """A connection that sees what was committed before a place."""
     with database.connect() as connection, database.translating():
         connection.execute(_begin(point))
@@ -127,29 +127,29 @@ def _begin(point: _Point) -> str:
     return f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '{point.name}'"
 
 
-def _as_it_is(database: Database, table: str, seen: Followed) -> bool:
+def _as_it_is(database: CdcDatabase, table: str, seen: CapturedTable) -> bool:
     """Whether the table is what it was at the snapshot: rewritten or truncated since, it would look empty."""
     with database.connect() as now, database.translating():
         return find(now, table) == seen
 
 
 def _relation(
-    inside: psycopg.Connection[Any], table: str, found: Followed, types: TypeCatalog, limits: dict[str, Any]
-) -> Relation:
+    inside: psycopg.Connection[Any], table: str, found: CapturedTable, types: TypeCatalog, limits: dict[str, Any]
+) -> TableShape:
     listed = limits.get("attnames")
     told = inside.execute(_COLUMNS, [found.oid, listed is not None]).fetchall()
     if listed is not None:
         told = [row for row in told if row[0] in listed]
     kinds = types.types(inside, ((row[1], row[2]) for row in told))
-    return Relation(
+    return TableShape(
         table, tuple(TableColumn(row[0], kind, bool(row[3])) for row, kind in zip(told, kinds, strict=True))
     )
 
 
 def _read(
     spark: SparkSession,
-    database: Database,
-    relation: Relation,
+    database: CdcDatabase,
+    relation: TableShape,
     point: _Point,
     parts: list[Any],
     condition: str | None,
@@ -187,7 +187,7 @@ def _ranges(pages: int, tasks: int) -> list[str]:
     return found
 
 
-def _query(relation: Relation, part: str, condition: str | None) -> str:
+def _query(relation: TableShape, part: str, condition: str | None) -> str:
     """Each row as the record that the stream would make of it."""
     columns = ", ".join(f"{_value(c)} AS {quoted(c.name)}" for c in relation.columns)
     arrays = [c for c in relation.columns if c.type.element is not None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.core.errors import Code, HeadwaterError, TerminalError, UsageError
-from headwater.sources.postgres.cdc.database import Database, quoted_table
+from headwater.sources.postgres.cdc.database import CdcDatabase, quoted_table
 from headwater.sources.postgres.connection import quoted
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _PUBLISHED = """
 
 
 @dataclass(frozen=True)
-class Followed:
+class CapturedTable:
     """A table that is there."""
 
     oid: int
@@ -64,13 +64,13 @@ class Followed:
         return [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in named]
 
 
-def find(connection: psycopg.Connection[Any], table: str) -> Followed | None:
+def find(connection: psycopg.Connection[Any], table: str) -> CapturedTable | None:
     schema, _, name = table.partition(".")
     found = connection.execute(_TABLE, [schema, name]).fetchone()
-    return None if found is None else Followed(*found)
+    return None if found is None else CapturedTable(*found)
 
 
-def published(connection: psycopg.Connection[Any], database: Database, table: str) -> dict[str, Any] | None:
+def published(connection: psycopg.Connection[Any], database: CdcDatabase, table: str) -> dict[str, Any] | None:
     """What the publication says of a table (columns and rows that it is limited to); None if it is not in it.
 
     `member` is another one when the table was taken out and put in again.
@@ -80,7 +80,7 @@ def published(connection: psycopg.Connection[Any], database: Database, table: st
     return None if found is None else dict(found[0])
 
 
-def prepare(connection: psycopg.Connection[Any], database: Database, table: str) -> Followed:
+def prepare(connection: psycopg.Connection[Any], database: CdcDatabase, table: str) -> CapturedTable:
     """See to it that a table's changes are published, and say exactly what is in the way of that."""
     where = database.spec.where
     level = connection.execute("SHOW wal_level").fetchone()
@@ -105,7 +105,7 @@ def prepare(connection: psycopg.Connection[Any], database: Database, table: str)
     return found
 
 
-def require(connection: psycopg.Connection[Any], database: Database, table: str) -> Followed:
+def require(connection: psycopg.Connection[Any], database: CdcDatabase, table: str) -> CapturedTable:
     found = find(connection, table)
     if found is not None and found.kind == "r" and found.persistence == "u":
         raise UsageError(
@@ -126,7 +126,7 @@ def require(connection: psycopg.Connection[Any], database: Database, table: str)
     return found
 
 
-def publication_sql(database: Database, tables: list[str]) -> str:
+def publication_sql(database: CdcDatabase, tables: list[str]) -> str:
     named = listed(tables)
     return f"CREATE PUBLICATION {quoted(database.publication)} FOR TABLE {named} WITH (publish_via_partition_root)"
 
@@ -136,7 +136,7 @@ def listed(tables: list[str]) -> str:
     return ", ".join(f"ONLY {quoted_table(table)}" for table in tables)
 
 
-def _publish(connection: psycopg.Connection[Any], database: Database, table: str, found: Followed) -> None:
+def _publish(connection: psycopg.Connection[Any], database: CdcDatabase, table: str, found: CapturedTable) -> None:
     import psycopg
 
     name = quoted(database.publication)
@@ -162,7 +162,7 @@ def _publish(connection: psycopg.Connection[Any], database: Database, table: str
             pass
 
 
-def _run(connection: psycopg.Connection[Any], database: Database, sql: str) -> None:
+def _run(connection: psycopg.Connection[Any], database: CdcDatabase, sql: str) -> None:
     import psycopg
 
     try:
@@ -181,7 +181,7 @@ def _run(connection: psycopg.Connection[Any], database: Database, sql: str) -> N
         raise database.translated(error) from error
 
 
-def _unfit(database: Database, what: str, sql: str) -> HeadwaterError:
+def _unfit(database: CdcDatabase, what: str, sql: str) -> HeadwaterError:
     return UsageError(
         Code.SOURCE_MISMATCH,
         f"{database.place}: the publication '{database.publication}' {what}",

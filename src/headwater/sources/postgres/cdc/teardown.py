@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from headwater.core.storage import Files
 from headwater.sources.postgres.cdc.acknowledged import Acknowledged
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
-from headwater.sources.postgres.cdc.database import Database
+from headwater.sources.postgres.cdc.database import CdcDatabase
 from headwater.sources.postgres.connection import quoted
 
 
 def names(spec: PostgresCdcSource, project: str) -> tuple[str, str | None]:
     """The slot, and the publication where it is the source's own: one that somebody else has named is theirs."""
-    database = Database(spec, project)
+    database = CdcDatabase(spec, project)
     return database.slot, database.publication if spec.publication is None else None
 
 
@@ -30,7 +30,7 @@ def forget(files: Files, flow: str) -> None:
 
 def take_down(spec: PostgresCdcSource, project: str) -> bool:
     """Drop the slot and the source's own publication; whether there was a slot."""
-    database = Database(spec, project)
+    database = CdcDatabase(spec, project)
     _, publication = names(spec, project)
     with database.connect() as connection, database.translating():
         had = database.drop_slot(connection)

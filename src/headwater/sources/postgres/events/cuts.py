@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from headwater.core.errors import Code, TerminalError
-from headwater.sources.postgres.events.database import Identity
-from headwater.sources.postgres.events.store import POSITION, Store
+from headwater.sources.postgres.events.database import StoreIdentity
+from headwater.sources.postgres.events.store import POSITION, EventStore
 from headwater.sources.reader import Position
 
 Place = Mapping[str, Any]
@@ -35,7 +35,7 @@ class Leg:
 
 
 @dataclass(frozen=True)
-class Found:
+class NextRange:
     """The next range: where it ends, and how much is in it."""
 
     end: Place
@@ -46,7 +46,7 @@ class Found:
 class Tracker(Protocol):
     """Knows which events are new, and gives the events of a range again."""
 
-    def next(self, start: Place | None) -> Found | None: ...
+    def next(self, start: Place | None) -> NextRange | None: ...
 
     def settle(self, start: Place | None, end: Place) -> None: ...
 
@@ -68,7 +68,7 @@ def between(low: int | None, high: int | None) -> str:
     return " AND ".join(part for part in parts if part) or "TRUE"
 
 
-def require_same_server(store: Store, start: Position | None, now: Identity) -> None:
+def require_same_server(store: EventStore, start: Position | None, now: StoreIdentity) -> None:
     """Positions and transactions of one server say nothing of another."""
     if start is None or start["system"] == now.system:
         return

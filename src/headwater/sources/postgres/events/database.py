@@ -23,7 +23,7 @@ SELECT (SELECT system_identifier FROM pg_control_system())::text,
 
 
 @dataclass(frozen=True)
-class Identity:
+class StoreIdentity:
     """Which server it is: a restored copy has another system, one that took over another timeline."""
 
     system: str
@@ -31,13 +31,13 @@ class Identity:
     standby: bool
 
 
-class Database:
+class EventsConnection:
     """Made with the first question, and anew after it was lost; read-only."""
 
     def __init__(self, spec: PostgresEventsSource) -> None:
         self.spec = spec
         self._connection: Any = None
-        self._identity: Identity | None = None
+        self._identity: StoreIdentity | None = None
         self.channel = ""
         """Where the table's trigger tells of new rows, once it is known."""
         self.called = False
@@ -59,10 +59,10 @@ class Database:
         return self.ask(sql, values)[0]
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> StoreIdentity:
         self.open()
         if self._identity is None:
-            self._identity = Identity(*self.one(_IDENTITY))
+            self._identity = StoreIdentity(*self.one(_IDENTITY))
         return self._identity
 
     def open(self) -> Any:

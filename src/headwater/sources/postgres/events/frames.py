@@ -14,8 +14,8 @@ from headwater.sources.decoders.base import SIZE
 from headwater.sources.postgres.connection import jdbc_options, quoted
 from headwater.sources.postgres.events.config import ENVELOPE, ENVELOPE_FIELDS, PostgresEventsSource
 from headwater.sources.postgres.events.cuts import Leg
-from headwater.sources.postgres.events.database import Database
-from headwater.sources.postgres.events.store import METADATA, PAYLOAD, PAYLOAD_SIZE, POSITION, Store
+from headwater.sources.postgres.events.database import EventsConnection
+from headwater.sources.postgres.events.store import METADATA, PAYLOAD, PAYLOAD_SIZE, POSITION, EventStore
 from headwater.sources.reader import POSITION as POSITION_TEXT
 from headwater.sources.reader import RAW
 from headwater.spark.arrow_bridge import local_frame
@@ -66,7 +66,7 @@ def recalled(spec: PostgresEventsSource, topic: Collection[str]) -> list[Column]
     return [F.struct(*parts).alias(ENVELOPE)] if parts else []
 
 
-def payload_bytes(store: Store, database: Database, legs: Sequence[Leg]) -> int:
+def payload_bytes(store: EventStore, database: EventsConnection, legs: Sequence[Leg]) -> int:
     """Bytes that the payloads of a few events take in the table."""
     rows = store.bare_with(f"pg_column_size({quoted(store.spec.columns.payload)}) AS size")
     total = 0
@@ -76,7 +76,7 @@ def payload_bytes(store: Store, database: Database, legs: Sequence[Leg]) -> int:
     return total
 
 
-def few(spark: SparkSession, store: Store, database: Database, legs: Sequence[Leg]) -> DataFrame:
+def few(spark: SparkSession, store: EventStore, database: EventsConnection, legs: Sequence[Leg]) -> DataFrame:
     """Events that this process fetches itself."""
     query = f"SELECT {_names(store)} FROM ({store.select}) events"
     wheres = (leg.where(leg.low, leg.high) for leg in legs)
@@ -100,7 +100,7 @@ def few(spark: SparkSession, store: Store, database: Database, legs: Sequence[Le
     return local_frame(spark, pa.table(arrays, names=names))
 
 
-def many(spark: SparkSession, store: Store, legs: Sequence[Leg], options: Mapping[str, str]) -> DataFrame:
+def many(spark: SparkSession, store: EventStore, legs: Sequence[Leg], options: Mapping[str, str]) -> DataFrame:
     """Events that Spark's tasks read, in parts, on no more connections than the source may have."""
     spec = store.spec
     rows = sum(leg.rows for leg in legs)
@@ -131,7 +131,7 @@ def _parts(rows: int, connections: int, cores: int) -> int:
     return min(connections, cores, max(1, math.ceil(rows / PART_ROWS)))
 
 
-def _names(store: Store) -> str:
+def _names(store: EventStore) -> str:
     names = [POSITION, PAYLOAD, PAYLOAD_SIZE, *([METADATA] if store.has_metadata else [])]
     names += [f'"_{name}"' for name in store.envelope]
     return ", ".join(names)

@@ -28,10 +28,10 @@ from typing import Any
 from headwater.core.errors import Code, IntegrityError, TerminalError, UsageError
 from headwater.core.logs import get_logger
 from headwater.core.storage import Files
-from headwater.sources.postgres.events.cuts import Found, Leg, Place, between, require_same_server
-from headwater.sources.postgres.events.database import Database
+from headwater.sources.postgres.events.cuts import Leg, NextRange, Place, between, require_same_server
+from headwater.sources.postgres.events.database import EventsConnection
 from headwater.sources.postgres.events.ranges import Ranges
-from headwater.sources.postgres.events.store import POSITION, Store
+from headwater.sources.postgres.events.store import POSITION, EventStore
 
 MAX_OPEN = 100_000
 """Ranges of missing positions that are kept in mind; with more, nothing new is taken until some are settled."""
@@ -64,7 +64,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Batch:
+class RangeContent:
     """What one range holds, and what is open after it."""
 
     start: int
@@ -91,31 +91,31 @@ class Batch:
         )
 
     @staticmethod
-    def from_json(text: str) -> Batch:
+    def from_json(text: str) -> RangeContent:
         told = json.loads(text)
         groups = (
             Group(Ranges.from_json(missing), None if writers is None else frozenset(writers))
             for missing, writers in told["open"]
         )
         gaps, late = Ranges.from_json(told["gaps"]), Ranges.from_json(told["late"])
-        return Batch(told["start"], told["high"], gaps, late, told["rows"], told["late_rows"], tuple(groups))
+        return RangeContent(told["start"], told["high"], gaps, late, told["rows"], told["late_rows"], tuple(groups))
 
 
 class ByGaps:
     """The position is `{"high": 4711, "batch": 12, …}`: all up to there is read but for what batch 12 says is open."""
 
-    def __init__(self, store: Store, database: Database, notes: Files) -> None:
+    def __init__(self, store: EventStore, database: EventsConnection, notes: Files) -> None:
         self._store = store
         self._database = database
         self._notes = notes
         self._open: tuple[Group, ...] = ()
         self._open_of: int | None = None
-        self._candidate: tuple[Place, Batch] | None = None
+        self._candidate: tuple[Place, RangeContent] | None = None
         self._frozen: int | None = None
         self._told = False
         self._require_order()
 
-    def next(self, start: Place | None) -> Found | None:
+    def next(self, start: Place | None) -> NextRange | None:
         identity = self._database.identity
         require_same_server(self._store, start, identity)
         self._require_same_table(start)
@@ -135,7 +135,7 @@ class ByGaps:
             return None
         left = (Group(one.missing - late, one.writers) for one in self._open if cut or one.writers)
         still = (*left, Group(gaps))
-        batch = Batch(high, newest, gaps, late, rows, late_rows, tuple(one for one in still if one.missing))
+        batch = RangeContent(high, newest, gaps, late, rows, late_rows, tuple(one for one in still if one.missing))
         end = {
             "high": newest,
             "batch": number + 1,
@@ -145,7 +145,7 @@ class ByGaps:
             "timeline": identity.timeline,
         }
         self._candidate = (end, batch)
-        return Found(end, rows + late_rows, rows + late_rows >= limit)
+        return NextRange(end, rows + late_rows, rows + late_rows >= limit)
 
     def settle(self, start: Place | None, end: Place) -> None:
         if self._candidate is None or self._candidate[0] != end:
@@ -308,12 +308,12 @@ def open_gaps(notes: Files, position: Place) -> Ranges:
     return Ranges.of(run for group in _batch(notes, int(position["batch"])).open for run in group.missing.runs)
 
 
-def _batch(notes: Files, number: int) -> Batch:
+def _batch(notes: Files, number: int) -> RangeContent:
     text = notes.find(_path(number))
     try:
         if text is None:
             raise ValueError("it is gone")
-        return Batch.from_json(text.decode())
+        return RangeContent.from_json(text.decode())
     except (ValueError, KeyError, TypeError) as error:
         raise IntegrityError(
             Code.LEDGER_CORRUPT,

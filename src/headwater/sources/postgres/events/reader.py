@@ -16,11 +16,11 @@ from headwater.sources.decoders.json import JsonDecoder
 from headwater.sources.postgres.connection import place
 from headwater.sources.postgres.events.config import PostgresEventsSource
 from headwater.sources.postgres.events.cuts import Leg, Tracker
-from headwater.sources.postgres.events.database import Database
+from headwater.sources.postgres.events.database import EventsConnection
 from headwater.sources.postgres.events.frames import extras_of, few, hidden_of, many, payload_bytes, recalled
 from headwater.sources.postgres.events.gaps import ByGaps
 from headwater.sources.postgres.events.snapshots import BySnapshot
-from headwater.sources.postgres.events.store import Store, look_up
+from headwater.sources.postgres.events.store import EventStore, look_up
 from headwater.sources.reader import Ahead, Lag, Position, Reader, ReaderContext
 from headwater.spark.errors import reason
 
@@ -47,9 +47,9 @@ class PostgresEventsReader(Reader):
         self._spec = spec
         self._spark = context.spark
         self._notes = context.notes
-        self._database = Database(spec)
+        self._database = EventsConnection(spec)
         self._decoder = JsonDecoder()
-        self._opened: tuple[Store, Tracker] | None = None
+        self._opened: tuple[EventStore, Tracker] | None = None
         self._taken_at = 0.0
 
     @property
@@ -129,7 +129,7 @@ class PostgresEventsReader(Reader):
     def _tracker(self) -> Tracker:
         return self._open()[1]
 
-    def _open(self) -> tuple[Store, Tracker]:
+    def _open(self) -> tuple[EventStore, Tracker]:
         """The table is looked up with the first question: a flow can be replayed without its source."""
         if self._opened is None:
             store = look_up(self._spec, self._database)
@@ -139,7 +139,7 @@ class PostgresEventsReader(Reader):
             self._database.listen(store.name)
         return self._opened
 
-    def _are_few(self, store: Store, legs: list[Leg]) -> bool:
+    def _are_few(self, store: EventStore, legs: list[Leg]) -> bool:
         if sum(leg.rows for leg in legs) > FEW:
             return False
         return payload_bytes(store, self._database, legs) <= FEW_BYTES

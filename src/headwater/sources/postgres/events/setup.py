@@ -5,8 +5,8 @@ from __future__ import annotations
 from headwater.sources.base import SourceSpec
 from headwater.sources.postgres.connection import channel, connect, quoted, translating
 from headwater.sources.postgres.events.config import PostgresEventsSource
-from headwater.sources.postgres.events.database import Database
-from headwater.sources.postgres.events.store import Store, look_up
+from headwater.sources.postgres.events.database import EventsConnection
+from headwater.sources.postgres.events.store import EventStore, look_up
 from headwater.sources.setup import Preparation, Statement
 
 COLUMN = "tx"
@@ -26,7 +26,7 @@ def preparation(spec: SourceSpec, project: str) -> Preparation:
     # The column may not be there yet: that is what this is for.
     columns = spec.columns.model_copy(update={"transaction": None})
     plain = spec.model_copy(update={"columns": columns})
-    database = Database(plain)
+    database = EventsConnection(plain)
     try:
         store = look_up(plain, database)
         statements = [_transaction(store, database, column), *_indexes(store, column)]
@@ -49,7 +49,7 @@ def preparation(spec: SourceSpec, project: str) -> Preparation:
     return Preparation(statements, run, notes)
 
 
-def _transaction(store: Store, database: Database, column: str) -> Statement:
+def _transaction(store: EventStore, database: EventsConnection, column: str) -> Statement:
     found = database.ask(_DEFAULT, (store.oid, column))
     # Two parts in one statement: as part of ADD COLUMN the default would be given to the rows that are there.
     return Statement(
@@ -60,7 +60,7 @@ def _transaction(store: Store, database: Database, column: str) -> Statement:
     )
 
 
-def _indexes(store: Store, column: str) -> list[Statement]:
+def _indexes(store: EventStore, column: str) -> list[Statement]:
     position = store.spec.columns.position
     wanted: list[tuple[tuple[str, ...], str]] = [((column, position), "what is new is found by it")]
     if not any(index.valid and index.columns[:1] == (position,) for index in store.indexes):
@@ -81,7 +81,7 @@ def _indexes(store: Store, column: str) -> list[Statement]:
     return found
 
 
-def _trigger(store: Store, database: Database) -> list[Statement]:
+def _trigger(store: EventStore, database: EventsConnection) -> list[Statement]:
     done = bool(database.ask(_TRIGGER, (store.oid, TRIGGER)))
     function = f"{quoted(store.schema)}.{quoted(store.table[:40] + '_' + TRIGGER)}"
     told = channel(store.name).replace("'", "''")

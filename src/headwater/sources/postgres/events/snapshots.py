@@ -17,10 +17,10 @@ from typing import Any
 from headwater.core.errors import Code, TerminalError
 from headwater.core.logs import get_logger
 from headwater.core.storage import Files
-from headwater.sources.postgres.events.cuts import Found, Leg, Place, between, require_same_server
-from headwater.sources.postgres.events.database import Database
+from headwater.sources.postgres.events.cuts import Leg, NextRange, Place, between, require_same_server
+from headwater.sources.postgres.events.database import EventsConnection
 from headwater.sources.postgres.events.gaps import open_gaps
-from headwater.sources.postgres.events.store import POSITION, TRANSACTION, Store
+from headwater.sources.postgres.events.store import POSITION, TRANSACTION, EventStore
 
 _TEXT = re.compile(r"^(\d+):(\d+):([\d,]*)$")
 
@@ -28,7 +28,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class TransactionSnapshot:
     """Sees every transaction below `end` but those that were running."""
 
     begin: int
@@ -36,11 +36,11 @@ class Snapshot:
     running: tuple[int, ...] = ()
 
     @staticmethod
-    def parse(text: str) -> Snapshot:
+    def parse(text: str) -> TransactionSnapshot:
         found = _TEXT.match(text)
         if found is None:
             raise ValueError(f"'{text}' is no snapshot")
-        return Snapshot(int(found[1]), int(found[2]), tuple(int(one) for one in found[3].split(",") if one))
+        return TransactionSnapshot(int(found[1]), int(found[2]), tuple(int(one) for one in found[3].split(",") if one))
 
     def __str__(self) -> str:
         return f"{self.begin}:{self.end}:{','.join(map(str, self.running))}"
@@ -69,20 +69,20 @@ class BySnapshot:
     events up to that position are read. `high` is the highest position read, `system` and `timeline` tell the server.
     """
 
-    def __init__(self, store: Store, database: Database, notes: Files) -> None:
+    def __init__(self, store: EventStore, database: EventsConnection, notes: Files) -> None:
         self._store = store
         self._database = database
         self._notes = notes
-        self._frozen: Snapshot | None = None
+        self._frozen: TransactionSnapshot | None = None
         self._sizes: dict[str, tuple[int, int, int]] = {}
         self._require_own_transactions()
 
-    def next(self, start: Place | None) -> Found | None:
+    def next(self, start: Place | None) -> NextRange | None:
         identity = self._database.identity
         require_same_server(self._store, start, identity)
         base, after = _base(start)
         if start is not None and "base" in start:
-            to, moved = Snapshot.parse(start["snapshot"]), bool(start.get("moved"))
+            to, moved = TransactionSnapshot.parse(start["snapshot"]), bool(start.get("moved"))
         else:
             to = self._frozen or self._now()
             moved = self._has_moved(start)
@@ -107,14 +107,14 @@ class BySnapshot:
             **({"base": base, "after": high} if full else {}),
         }
         self._sizes = {_key(there): (rows, low, high)}
-        return Found(there, rows, full)
+        return NextRange(there, rows, full)
 
     def settle(self, start: Place | None, end: Place) -> None:
         """The position says it all."""
 
     def legs(self, start: Place | None, end: Place) -> list[Leg]:
         base, after = _base(start)
-        to, upto = Snapshot.parse(end["snapshot"]), end.get("after")
+        to, upto = TransactionSnapshot.parse(end["snapshot"]), end.get("after")
         where = self._between(base, to, bool(end.get("moved")))
         first = None if after is None else after + 1
         size = self._sizes.get(_key(end))
@@ -125,7 +125,7 @@ class BySnapshot:
 
     def waiting(self, start: Place | None) -> str | None:
         base, after = _base(start)
-        to = Snapshot.parse(start["snapshot"]) if start is not None and "base" in start else None
+        to = TransactionSnapshot.parse(start["snapshot"]) if start is not None and "base" in start else None
         left = "TRUE" if base is None else self._since(base, False)
         if to is None or after is None:
             return left
@@ -142,7 +142,7 @@ class BySnapshot:
 
     # --- inside
 
-    def _between(self, base: Place | None, to: Snapshot, moved: bool) -> str:
+    def _between(self, base: Place | None, to: TransactionSnapshot, moved: bool) -> str:
         if base is None or "snapshot" not in base:
             # Rows from before the column have none: whoever added it waited for their transactions to end.
             return f"{self._since(base, moved)} AND ({TRANSACTION} IS NULL OR {to.seen})"
@@ -155,7 +155,7 @@ class BySnapshot:
             gaps = open_gaps(self._notes, base)
             inside = f" OR {POSITION} <@ {gaps.to_sql()}" if gaps else ""
             return f"({POSITION} > {base['high']}{inside})"
-        unseen = Snapshot.parse(base["snapshot"]).unseen
+        unseen = TransactionSnapshot.parse(base["snapshot"]).unseen
         return f"({unseen} OR {POSITION} > {base['high']})" if moved else unseen
 
     def _size(self, where: str, limit: int | None, *, ordered: bool) -> tuple[int, int, int]:
@@ -166,11 +166,11 @@ class BySnapshot:
         found = self._database.one(f"SELECT count(*), min({POSITION}), max({POSITION}) FROM ({rows}) found")
         return found[0], found[1] or 0, found[2] or 0
 
-    def _now(self) -> Snapshot:
-        found = Snapshot.parse(self._database.one("SELECT pg_current_snapshot()::text")[0])
+    def _now(self) -> TransactionSnapshot:
+        found = TransactionSnapshot.parse(self._database.one("SELECT pg_current_snapshot()::text")[0])
         if self._database.identity.standby:
             # A standby does not list what runs on the primary; below its oldest all have ended.
-            return Snapshot(found.begin, found.begin)
+            return TransactionSnapshot(found.begin, found.begin)
         return found
 
     def _has_moved(self, start: Place | None) -> bool:

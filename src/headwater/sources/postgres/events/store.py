@@ -9,7 +9,7 @@ from headwater.core.errors import Code, UsageError, did_you_mean, nearest
 from headwater.sources.decoders.base import HEAD
 from headwater.sources.postgres.connection import place, quoted
 from headwater.sources.postgres.events.config import ENVELOPE_FIELDS, PostgresEventsSource
-from headwater.sources.postgres.events.database import Database
+from headwater.sources.postgres.events.database import EventsConnection
 
 POSITION, TRANSACTION, PAYLOAD, METADATA = "position", "tx", "payload", "metadata"
 PAYLOAD_SIZE = "payload_size"
@@ -68,7 +68,7 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Store:
+class EventStore:
     """One event store table."""
 
     spec: PostgresEventsSource
@@ -175,7 +175,7 @@ class Store:
         return f"{quoted(column)} #>> {_array(rest)}"
 
 
-def look_up(spec: PostgresEventsSource, database: Database) -> Store:
+def look_up(spec: PostgresEventsSource, database: EventsConnection) -> EventStore:
     """The table and its columns; what is not as the settings say is told with its cure."""
     found = _table(spec, database)
     oid, schema, table, partitioned, ordinary, readable = found
@@ -195,7 +195,7 @@ def look_up(spec: PostgresEventsSource, database: Database) -> Store:
     partitions = [
         row[0] for row in database.ask("SELECT relid::int8 FROM pg_partition_tree(%s::oid::regclass)", (oid,))
     ]
-    return Store(
+    return EventStore(
         spec=spec,
         oid=oid,
         schema=schema,
@@ -212,7 +212,7 @@ def look_up(spec: PostgresEventsSource, database: Database) -> Store:
     )
 
 
-def _table(spec: PostgresEventsSource, database: Database) -> tuple[int, str, str, bool, bool, bool]:
+def _table(spec: PostgresEventsSource, database: EventsConnection) -> tuple[int, str, str, bool, bool, bool]:
     exact = ".".join(map(quoted, spec.table.split(".")))
     for name in dict.fromkeys((spec.table, exact)):
         for row in database.ask(_TABLE, (name,)):
