@@ -28,8 +28,13 @@ class Disk:
     def empty(self) -> None:
         (self.folder / "filling").unlink()
 
-    def remount(self, *options: str) -> None:
-        subprocess.run(["mount", "-o", ",".join(["remount", *options]), str(self.folder)], check=True)
+    def make_read_only(self) -> None:
+        """As a disk with errors becomes. By a mount over it: its own can't while a library keeps a file open there."""
+        for options in (["--bind", str(self.folder)], ["-o", "remount,bind,ro"]):
+            subprocess.run(["mount", *options, str(self.folder)], check=True)
+
+    def make_writable(self) -> None:
+        subprocess.run(["umount", "--lazy", str(self.folder)], check=True)
 
     def move(self, to: Path) -> None:
         """Mount it elsewhere: what is open on it stays open, and its folder is the one below."""

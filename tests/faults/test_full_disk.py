@@ -80,12 +80,12 @@ def test_a_flow_waits_for_room_in_the_warehouse(format: str, tmp_path: Path, run
         runner.until(lambda: len(runner.of("step")) == 3)
 
         # Mounted read-only for a while, then gone for a while.
-        lake.remount("ro")
+        lake.make_read_only()
         before = len(runner.of("retry"))
         land(tmp_path, "4.json", ["d"])
         runner.until(lambda: len(runner.of("retry")) > before)
         assert "Read-only file system" in runner.of("retry")[-1]["error"]
-        lake.remount("rw")
+        lake.make_writable()
         runner.until(lambda: len(runner.of("step")) == 4)
 
         lake.move(tmp_path / "away")
@@ -161,11 +161,11 @@ def test_errors_of_a_disk_are_tried_again_and_say_how_much_is_free(tmp_path: Pat
                 act()
         assert [entry.name for entry in files.list()] == ["a"]
         small.empty()
-        small.remount("ro")
+        small.make_read_only()
         for act in (lambda: files.write_atomic("b", "2"), lambda: files.delete("a"), lambda: files.make_folder("d")):
             with pytest.raises(TransientError, match="Read-only file system"):
                 act()
-        small.remount("rw")
+        small.make_writable()
         files.write_atomic("b", "2")
 
     passing = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.ESTALE, errno.ENOTCONN, errno.EDQUOT, errno.ETIMEDOUT)

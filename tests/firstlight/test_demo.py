@@ -46,7 +46,7 @@ def test_a_day_of_the_shop(tmp_path: Path) -> None:
 
 def test_without_a_database_the_rest_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "programs", lambda: None)
-    monkeypatch.setattr(demo.Generator, "morning", _ended)
+    monkeypatch.setattr(demo.ShopEvents, "morning", _ended)
     shown = headwater("demo", tmp_path / "shop")
     assert "customers are left out: this needs PostgreSQL" in shown.err
     assert {path.name for path in (tmp_path / "shop").glob("*.yml")} == {"headwater.yml"}
@@ -64,7 +64,7 @@ def test_a_database_that_does_not_start_is_said_and_left_out(tmp_path: Path, mon
     (broken / "initdb").write_text("#!/bin/sh\necho 'error: no libpq.so.5' >&2\nexit 127\n", encoding="utf-8")
     (broken / "initdb").chmod(0o755)
     monkeypatch.setattr(database, "programs", lambda: broken)
-    monkeypatch.setattr(demo.Generator, "morning", _ended)
+    monkeypatch.setattr(demo.ShopEvents, "morning", _ended)
     shown = headwater("demo", tmp_path / "shop")
     assert "customers are left out: PostgreSQL's initdb failed: error: no libpq.so.5" in shown.err
     assert {path.name for path in (tmp_path / "shop").glob("*.yml")} == {"headwater.yml"}

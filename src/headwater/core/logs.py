@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
@@ -155,7 +156,24 @@ def _aside(error: BaseException) -> str:
 
 
 def get_logger(name: str) -> Any:
-    """A module's logger. What logs nothing need not load what writes the lines."""
+    """A module's logger. What writes the lines is loaded with the first: that takes longer than many a command."""
+    return _Logger(name)
+
+
+class _Logger:
+    """Stands for structlog's logger of a name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        if method.startswith("_"):
+            raise AttributeError(method)
+        return getattr(_bound(self._name), method)
+
+
+@functools.cache
+def _bound(name: str) -> Any:
     import structlog
 
     return structlog.wrap_logger(
