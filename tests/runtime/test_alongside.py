@@ -172,7 +172,7 @@ def test_a_reload_touches_the_flows_concerned_and_a_broken_project_none(tmp_path
             ([("from: landing}\n  events", "from: nowhere}\n  events")], "there is no source 'nowhere'"),
             (
                 [("orders: {from: landing}", "orders: {from: landing, partition_by: [event_date]}")],
-                "DESTRUCTIVE_CHANGE",
+                "headwater reload --apply does it",
             ),
             ([("name: shop", "name: shop\nspark: {ui: true}")], "RESTART_NEEDED"),
             ([("name: shop", "name: shop\nformat: hudi\nstate: postgresql://x@localhost/y")], "`state` has changed"),

@@ -91,8 +91,10 @@ def prepare(warehouse: Warehouse, flows: Collection[str], *, apply: bool) -> Non
     _note_unknown(warehouse, flows)
 
 
-def require_applied(warehouse: Warehouse, steps: Sequence[PlannedChange], *, apply: bool) -> None:
-    """Refuse what takes rows away, unless `apply` says that it may."""
+def require_applied(
+    warehouse: Warehouse, steps: Sequence[PlannedChange], *, apply: bool, command: str = "headwater run --apply"
+) -> None:
+    """Refuse what takes rows away, unless `apply` says that it may; `command` is the one that would do it."""
     refused = [one for one in steps if one.destructive]
     if refused and not apply:
         first = refused[0]
@@ -101,7 +103,7 @@ def require_applied(warehouse: Warehouse, steps: Sequence[PlannedChange], *, app
             Code.DESTRUCTIVE_CHANGE,
             f"{first.name} would be rebuilt{more}: {'; '.join(first.why)}",
             where=warehouse.definition(first.name.kind, first.name.name).where,
-            hint="headwater plan shows all of it; run --apply does it",
+            hint=f"headwater plan shows all of it; {command} does it",
         )
 
 

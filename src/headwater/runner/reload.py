@@ -90,7 +90,7 @@ class Reload:
         try:
             plans = {one.flow: one for one in self._runner.chosen()}
             steps = [one for one in plan(project, warehouse.state.relations()) if str(one.name) in plans]
-            require_applied(warehouse, steps, apply=apply)
+            require_applied(warehouse, steps, apply=apply, command="headwater reload --apply")
             running = {keeper.plan.flow: keeper.plan for keeper in flows.keepers}
             stepped = {str(one.name) for one in steps if one.action in (Action.CHANGE, Action.REBUILD)}
             made_anew = {str(one.name) for one in steps if one.action is Action.REBUILD}
