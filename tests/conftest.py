@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
     from headwater.formats.base import LakeContext
     from tests.runtime.running import Running
+
+pytest_plugins = ["tests.tiers"]
+
+# The archive of Spark's classes that `make install` has written is used; no test's Spark writes one when it ends.
+os.environ.setdefault("HEADWATER_CLASS_ARCHIVE", "use")
 
 TINY = {
     # One JVM answers some two thousand tests.
@@ -73,7 +78,7 @@ def seed() -> int:
 
 
 @pytest.fixture(scope="session")
-def around(tmp_path_factory: pytest.TempPathFactory) -> LakeContext:
+def context(tmp_path_factory: pytest.TempPathFactory) -> LakeContext:
     """A lake of its own, with the embedded catalog."""
     from headwater.catalogs.jdbc import JdbcCatalog
     from headwater.formats.base import LakeContext
@@ -85,7 +90,7 @@ def around(tmp_path_factory: pytest.TempPathFactory) -> LakeContext:
 
 
 @pytest.fixture(scope="session")
-def spark(around: LakeContext) -> Iterator[SparkSession]:
+def spark(context: LakeContext) -> Iterator[SparkSession]:
     """The one Spark of this process: starting it is slow, and so is the first use of each format."""
     from pathlib import Path
 
@@ -94,10 +99,10 @@ def spark(around: LakeContext) -> Iterator[SparkSession]:
     from headwater.formats.registry import FORMATS
     from headwater.spark.session import SessionNeeds, close_session, open_session
 
-    needs = [SessionNeeds(connectors=("kafka", "avro", "postgres")), *(format.needs(around) for format in FORMATS)]
+    needs = [SessionNeeds(connectors=("kafka", "avro", "postgres")), *(format.needs(context) for format in FORMATS)]
     with byte_bar("Fetching connectors") as progress:
         session = open_session(
-            "tests", needs, SparkSpec(master="local[2]", conf=TINY), home=Path(around.home), progress=progress
+            "tests", needs, SparkSpec(master="local[2]", conf=TINY), home=Path(context.home), progress=progress
         )
     yield session
     close_session(session)
@@ -110,3 +115,14 @@ def runners() -> Iterator[list[Running]]:
     yield started
     for runner in started:
         runner.end()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that follows a hint has to meet it."""
+    if item.get_closest_marker("follows") is None:
+        return (yield)
+    from tests.hints.followed import looked_for
+
+    with looked_for(item.iter_markers("follows")):
+        return (yield)

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import sqlglot
-from sqlglot import exp
-
-from headwater.core.errors import Code, HeadwaterError, Unsupported, UsageError, Where, did_you_mean
+from headwater.core.errors import Code, HeadwaterError, ProjectError, Unsupported, UsageError, Where, did_you_mean
 from headwater.core.logs import log_to
 from headwater.core.model import WEIGHT, At, Kind
-from headwater.core.progress import byte_bar, say
-from headwater.core.spec import RelationSpec, Topic, View
+from headwater.core.progress import Ticker, byte_bar, say, ticking
+from headwater.core.spec import RelationSpec, Table, Topic, View
 from headwater.core.spec.base import placed
 from headwater.core.state import STORED, RelationRecord, State
 from headwater.core.state.paths import Roots
 from headwater.core.storage import Files
-from headwater.formats.base import Address, Format, LakeContext, SparkTable
+from headwater.flows.ledger import flow_name
+from headwater.formats.base import Address, Format, LakeContext
 from headwater.formats.detection import found_in
-from headwater.formats.registry import FORMATS
+from headwater.formats.lookup import TableLookup
+from headwater.formats.registry import FORMATS, SYSTEM_FORMAT
 from headwater.project.definition import ProjectDefinition
 from headwater.project.fingerprint import fingerprint as fingerprint
-from headwater.recovery.reconciliation import reconcile
+from headwater.recovery.reconciliation import reconcile, require_lake, require_readable
 from headwater.sources.table.config import TableSource
 from headwater.spark.jvm import Restarts, bury, is_gone
 from headwater.spark.object_stores import storage_needs
@@ -38,50 +38,72 @@ from headwater.spark.session import (
     is_running,
     open_session,
     opening,
+    work_of,
 )
 from headwater.spark.workers import send_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from sqlglot import exp  # loaded where a query is looked into: many commands have none
 
     from headwater.core.spec.settings import SparkSpec
+    from headwater.formats.native import NativeTable
+    from headwater.formats.spark_table import SparkTable
+
+
+_MODELS: Mapping[Kind, type[RelationSpec]] = {Kind.TOPIC: Topic, Kind.TABLE: Table, Kind.VIEW: View}
 
 
 class Warehouse:
     """One project's lake. Spark starts with the first thing that needs it."""
 
     def __init__(
-        self, project: ProjectDefinition, spark: SparkSpec | None = None, spark_home: Path | None = None
+        self,
+        project: ProjectDefinition,
+        spark: SparkSpec | None = None,
+        spark_home: Path | None = None,
+        *,
+        quick: bool = False,
     ) -> None:
-        """With `spark` and `spark_home`: a Spark with other settings than the project's, and another folder for it."""
+        """With `spark` and `spark_home`: a Spark with other settings than the project's, and another folder for it.
+
+        `quick`: an embedded Spark is for one command.
+        """
+        self._quick = quick
         self.project = project
         self._spark_spec = spark or project.settings.spark
         self._spark_home = spark_home or project.home
         self.restarts: Restarts | None = Restarts(project.settings.runtime.spark_restarts)
         """How often a Spark of this lake that has died is started again by whoever asks for it; None: never."""
-        self.around: LakeContext = project.surroundings
+        self.context: LakeContext = project.lake_context
         self._spark: SparkSession | None = None
         self._started_spark = False
         self._state: State | None = None
         self._lock = threading.RLock()
         self._foreign_formats: set[str] = set()
+        self._work: Ticker | None = None
+        """Tells of the work of a Spark that one command has started."""
         self._refreshes = threading.BoundedSemaphore(project.settings.runtime.max_concurrent_refreshes)
         self.committed = threading.Condition()
         """Notified by every commit that a flow of this process makes."""
 
     @property
     def files(self) -> Files:
-        return Files(self.around.warehouse, self.around.storage)
+        return Files(self.context.warehouse, self.context.storage)
 
     @property
     def state(self) -> State:
         with self._lock:
             if self._state is None:
-                roots = Roots(self.around.warehouse, str(self.project.root))
+                roots = Roots(self.context.warehouse, str(self.project.root))
                 state = State.of(self.project.settings.state, self.project.home, roots)
                 log_to(self.project.home)
                 try:
-                    reconcile(self.project, state)
+                    if self.project.problems:
+                        require_readable(self.project, state)
+                        state.refusal = ProjectError(self.project.problems)
+                    else:
+                        reconcile(self.project, state)
                 except BaseException:
                     state.close()
                     raise
@@ -102,14 +124,18 @@ class Warehouse:
                 self._started_spark = self._started_spark or not is_running()
                 if self._started_spark:
                     say("Starting Spark …")
-                with byte_bar("Fetching connectors") as progress:
+                with byte_bar("Fetching connectors") as progress, ticking("starting Spark"):
                     self._spark = open_session(
                         f"headwater {self.project.name}",
                         self.needs(),
                         self._spark_spec,
                         home=self._spark_home,
+                        quick=self._quick,
                         progress=progress,
                     )
+                if self._quick and self._started_spark:
+                    self._work = Ticker(partial(work_of, self._spark))
+                    self._work.start()
                 send_modules(self._spark, {Path(f.file) for f in self.project.functions}, self.project.home)
             return self._spark
 
@@ -127,16 +153,15 @@ class Warehouse:
         return self._started_spark and self._spark is not None
 
     def needs(self) -> Iterable[SessionNeeds]:
-        # Dead letters are kept in Delta whatever the project's own formats are.
-        names = {"delta", *self._foreign_formats, *(record.format for record in self.state.relations())}
+        names = {SYSTEM_FORMAT.name, *self._foreign_formats, *(record.format for record in self.state.relations())}
         for kind in Kind:
             names.update(map(self.project.format_of, self.project.relations(kind).values()))
         read = [source for source in self.project.sources.values() if isinstance(source, TableSource)]
         names.update(source.format for source in read)
         paths = (self.project.location(source.path) for source in read if source.path is not None)
-        stores = storage_needs(self.project.settings.storage, [self.around.warehouse, *paths])
+        stores = storage_needs(self.project.settings.storage, [self.context.warehouse, *paths])
         sources = (SessionNeeds(connectors=source.connectors) for source in self.project.sources.values())
-        return [stores, *sources, *(FORMATS.get(name).needs(self.around) for name in sorted(names))]
+        return [stores, *sources, *(FORMATS.get(name).needs(self.context) for name in sorted(names))]
 
     # --- relations
 
@@ -147,7 +172,8 @@ class Warehouse:
 
     def views(self) -> list[str]:
         """Those that something keeps: of the project, or made by a statement. What left the project is left alone."""
-        made = (record.name for record in self.state.relations(Kind.VIEW) if record.statement is not None)
+        whole = not self.project.problems
+        made = (one.name for one in self.state.relations(Kind.VIEW) if one.statement is not None or not whole)
         return sorted({*self.project.views, *made})
 
     def definition(self, kind: Kind, name: str) -> RelationSpec:
@@ -158,6 +184,8 @@ class Warehouse:
         record = self.record(kind, name)
         if kind is Kind.VIEW and record is not None and record.statement is not None:
             return placed(View.model_validate_json(record.statement), name, Where("statement"))
+        if self.project.problems and record is not None and record.made_from is not None:
+            return placed(_MODELS[kind].model_validate_json(record.made_from), name, Where("state"))
         raise self.unknown(kind, name)
 
     def record(self, kind: Kind, name: str) -> RelationRecord | None:
@@ -177,26 +205,45 @@ class Warehouse:
             return Address(path=self.project.location(definition.path))
         if definition.table is not None and not _names_a_source_table(self.project, definition):
             return Address(table=definition.table)
-        return self.format(kind, name).address(self.around, kind.plural, name)
+        return self.format(kind, name).address(self.context, kind.plural, name)
 
     def table(self, kind: Kind, name: str, spark: SparkSession | None = None) -> SparkTable:
         """A handle; the table itself may not have been made yet."""
         session = spark or self.spark
         activate(session)
-        return self.format(kind, name).spark(session, self.address(kind, name), self.around)
+        return self.format(kind, name).spark(session, self.address(kind, name), self.context)
 
     def existing(self, kind: Kind, name: str, spark: SparkSession | None = None) -> SparkTable:
         """A handle on a table that is there."""
         if name not in self.names(kind):
             raise self.unknown(kind, name)
+        self.require_lake()
         table = self.table(kind, name, spark)
         if not table.exists():
-            raise UsageError(
-                Code.NO_SUCH_RELATION,
-                f"{kind.value} '{name}' has no data yet",
-                hint="run it first: headwater run --once",
-            )
+            raise self.without_data(kind, name)
         return table
+
+    def lookup(self, kind: Kind, name: str) -> TableLookup:
+        """What commands ask of a table that is there, besides its rows: mostly answered without Spark."""
+        if name not in self.names(kind):
+            raise self.unknown(kind, name)
+        self.require_lake()
+        format = self.format(kind, name)
+        native = None if format.native is None else self._native(format, self.address(kind, name))
+        if native is not None and not native.exists():
+            raise self.without_data(kind, name)
+        return TableLookup(format, native, lambda: self.existing(kind, name))
+
+    def _native(self, format: Format, address: Address) -> NativeTable | None:
+        """A table's native reader; None where it can't open such a table."""
+        assert format.native is not None
+        try:
+            native = format.native(address, self.context)
+            native.exists()
+        except Unsupported as refused:
+            say(f"{refused.problem.message}: asking Spark")
+            return None
+        return native
 
     def rows(self, kind: Kind, name: str, spark: SparkSession | None = None, at: At | None = None) -> DataFrame:
         """A relation's rows as people see them: without hidden columns, in the order that a view's query asks for."""
@@ -230,10 +277,10 @@ class Warehouse:
     def columns(self, kind: Kind, name: str) -> list[str]:
         """The columns that people see, as far as they are known without Spark."""
         record, format = self.record(kind, name), self.format(kind, name)
-        if record is None or format.light is None:
+        if record is None or format.native is None:
             return []
         try:
-            stored = format.light(self.address(kind, name), self.around).read().schema.names
+            stored = format.native(self.address(kind, name), self.context).read().schema.names
         except HeadwaterError:
             return []
         return [column for column in stored if column not in record.hidden]
@@ -260,9 +307,9 @@ class Warehouse:
                 self._spark = None  # the next session has what this format needs, or says what it lacks
         session = spark or self.spark
         activate(session)
-        table = found.spark(session, address, self.around)
+        table = found.spark(session, address, self.context)
         if not table.exists():
-            there = None if address.path is None else found_in(Files(address.path, self.around.storage))
+            there = None if address.path is None else found_in(Files(address.path, self.context.storage))
             hint = None if there is None else f"what lies there is {there}"
             raise UsageError(Code.NO_SUCH_RELATION, f"there is no {found.title} table at {address}", hint=hint)
         return table
@@ -282,6 +329,25 @@ class Warehouse:
         """A place among the refreshes that may run at once."""
         return self._refreshes
 
+    def how_to_fill(self, kind: Kind, name: str) -> str:
+        """What gives a relation its first rows: the hint of an error that misses them."""
+        definition = self.definition(kind, name)
+        if isinstance(definition, View) and definition.refresh.mode in ("manual", "on_query"):
+            return f"refresh it first: headwater mv refresh {name}"
+        if isinstance(definition, Table) and not any(definition.origins.values()):
+            return f"load it first: headwater table load {name} FILE"
+        source = self.project.sources.get(definition.from_) if isinstance(definition, Topic) else None
+        if source is not None and source.takes_rows:
+            return f"append to it first: headwater topic append {name} FILE"
+        if flow_name(name, kind) in self.state.statuses():
+            return "nothing has come yet: `headwater check` says if its source is not as it should be"
+        return "run it first: headwater run --once"
+
+    def without_data(self, kind: Kind, name: str) -> UsageError:
+        return UsageError(
+            Code.NO_SUCH_RELATION, f"{kind.value} '{name}' has no data yet", hint=self.how_to_fill(kind, name)
+        )
+
     def unknown(self, kind: Kind, name: str) -> UsageError:
         return UsageError(
             Code.NO_SUCH_RELATION,
@@ -291,6 +357,9 @@ class Warehouse:
 
     def close(self) -> None:
         """Let go of everything; a Spark that was there before is left running."""
+        if self._work is not None:
+            self._work.stop()
+            self._work = None
         if self._spark is not None and self._started_spark:
             end_queries(self._spark)  # outside of the lock: their last batches may ask this warehouse for something
         with self._lock:
@@ -301,15 +370,25 @@ class Warehouse:
                 self._state.close()
                 self._state = None
 
+    def require_lake(self) -> None:
+        """Raise where the lake was, and is no more: its disk may not be mounted."""
+        require_lake(self.project, self.state)
+
     def _require_writable(self) -> None:
         """A warehouse that can't be written is said before Spark starts."""
+        self.require_lake()
         state = self.state
+        if self.project.problems:
+            return  # nothing is written
         self.files.make_folder("_headwater")
         reconcile(self.project, state, making=True)
 
 
 def unordered(shown: str) -> exp.Select:
     """What is shown of a relation, without its order: for rows that come one by one."""
+    import sqlglot
+    from sqlglot import exp
+
     query = sqlglot.parse_one(shown, dialect="spark")
     assert isinstance(query, exp.Select)
     query.set("order", None)
@@ -317,6 +396,8 @@ def unordered(shown: str) -> exp.Select:
 
 
 def quoted_column(name: str) -> exp.Column:
+    from sqlglot import exp
+
     return exp.column(name, quoted=True)
 
 
@@ -331,6 +412,9 @@ def shown(stored: DataFrame, sql: str) -> DataFrame:
 def without_later_columns(sql: str, columns: Iterable[str]) -> str:
     """What is shown of a version from before some columns were added: without them, and where it is asked whether one
     of them is NULL, it is."""
+    import sqlglot
+    from sqlglot import exp
+
     query = sqlglot.parse_one(sql, dialect="spark")
     known = {name.lower() for name in columns}
 
@@ -353,4 +437,4 @@ def _names_a_source_table(project: ProjectDefinition, definition: RelationSpec) 
     if not isinstance(definition, Topic):
         return False
     source = project.sources.get(definition.from_)
-    return source is not None and source.type == "postgres_cdc"
+    return source is not None and source.captures_tables

@@ -22,15 +22,15 @@ DDL = "id int, name string"
 
 
 @pytest.fixture(scope="module")
-def catalogs(around: LakeContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeContext]:
+def catalogs(context: LakeContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeContext]:
     folder = tmp_path_factory.mktemp("catalogs")
     with rest_catalog(folder) as uri:
         known = {
-            **around.catalogs,
+            **context.catalogs,
             "served": RestCatalog(uri=uri),
             "folders": HadoopCatalog(warehouse=str(folder / "folders")),
         }
-        yield replace(around, catalogs=known)
+        yield replace(context, catalogs=known)
 
 
 @pytest.fixture(params=["rest", "hadoop", "path"])
@@ -44,17 +44,17 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Address:
 
 def test_a_table_lives_in_any_catalog(spark: SparkSession, catalogs: LakeContext, address: Address) -> None:
     table = ICEBERG.spark(spark, address, catalogs)
-    light = ICEBERG.light(address, catalogs) if ICEBERG.light else None
-    assert light is not None
+    native = ICEBERG.native(address, catalogs) if ICEBERG.native else None
+    assert native is not None
     assert not table.exists()
     with pytest.raises(HeadwaterError) as caught:
-        light.version()
+        native.version()
     assert caught.value.code is Code.NO_SUCH_RELATION
 
     rows = spark.createDataFrame([(1, "Ann"), (2, "Bob")], DDL)
     table.create(rows.schema, Layout(keys=("id",)))
-    assert light.version() is None
-    assert light.read().read_all().num_rows == 0
+    assert native.version() is None
+    assert native.read().read_all().num_rows == 0
     first = table.append(rows, CommitTag("f", 1, 0))
     changed = spark.createDataFrame([(1, None, True), (3, "Cyd", False)], f"{DDL}, {DELETED} boolean")
     second = table.upsert(changed, CommitTag("f", 1, 1))
@@ -63,12 +63,12 @@ def test_a_table_lives_in_any_catalog(spark: SparkSession, catalogs: LakeContext
     assert sorted(map(tuple, table.read().collect())) == [(2, "Bob"), (3, "Cyd")]
     assert sorted(map(tuple, table.read(first).collect())) == [(1, "Ann"), (2, "Bob")]
     assert sorted(map(tuple, table.changes(first, second).collect())) == [(1, "Ann", -1), (3, "Cyd", 1)]
-    assert light.version() == second
-    assert sorted(light.read().read_all().to_pylist(), key=str) == [
+    assert native.version() == second
+    assert sorted(native.read().read_all().to_pylist(), key=str) == [
         {"id": 2, "name": "Bob"},
         {"id": 3, "name": "Cyd"},
     ]
-    assert light.read(first).read_all().num_rows == 2
+    assert native.read(first).read_all().num_rows == 2
     table.drop()
     assert not table.exists()
 

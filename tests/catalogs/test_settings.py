@@ -25,7 +25,7 @@ def test_the_embedded_catalog_is_a_file_beside_the_project() -> None:
     assert conf["spark.sql.catalog.lake.warehouse"] == "/lake"
     assert conf["spark.sql.catalog.lake.uri"].startswith("jdbc:sqlite:/project/.headwater/iceberg.db?")
     assert conf["spark.sql.catalog.lake.clients"] == "1"
-    assert JdbcCatalog().light_properties(PLACE) == {
+    assert JdbcCatalog().native_properties(PLACE) == {
         "type": "sql",
         "uri": "sqlite:////project/.headwater/iceberg.db",
         "warehouse": "/lake",
@@ -41,27 +41,27 @@ def test_a_database_server_is_reached_by_both_sides() -> None:
     found = spec.properties(PLACE)
     assert (found["jdbc.user"], found["jdbc.password"], found["warehouse"]) == ("ann", "p@ss/word", "s3a://b/w")
     assert "clients" not in found
-    light = spec.light_properties(PLACE)
-    assert light is not None
-    assert light["uri"] == "postgresql+psycopg://ann:p%40ss%2Fword@db:5433/ice"
+    native = spec.native_properties(PLACE)
+    assert native is not None
+    assert native["uri"] == "postgresql+psycopg://ann:p%40ss%2Fword@db:5433/ice"
     assert spec.connectors() == ("postgres",)
 
 
 def test_a_user_in_the_address_of_the_database_is_found() -> None:
-    light = JdbcCatalog(uri=Secret("jdbc:postgresql://db/ice?user=ann&password=x")).light_properties(PLACE)
-    assert light is not None
-    assert light["uri"] == "postgresql+psycopg://ann:x@db/ice"
+    native = JdbcCatalog(uri=Secret("jdbc:postgresql://db/ice?user=ann&password=x")).native_properties(PLACE)
+    assert native is not None
+    assert native["uri"] == "postgresql+psycopg://ann:x@db/ice"
 
 
 def test_a_database_that_pyiceberg_does_not_know_has_no_light_side() -> None:
-    assert JdbcCatalog(uri=Secret("jdbc:mysql://db/ice")).light_properties(PLACE) is None
+    assert JdbcCatalog(uri=Secret("jdbc:mysql://db/ice")).native_properties(PLACE) is None
 
 
 def test_a_rest_catalog_gets_a_warehouse_only_if_one_is_named() -> None:
     spec = RestCatalog(uri="http://c", credential=Secret("id:secret"), scope="PRINCIPAL", oauth2_server_uri="http://o")
     assert (
         spec.properties(PLACE)
-        == spec.light_properties(PLACE)
+        == spec.native_properties(PLACE)
         == {
             "type": "rest",
             "uri": "http://c",
@@ -89,7 +89,7 @@ def test_glue_hive_and_hadoop() -> None:
         "uri": "thrift://h:9083",
     }
     assert HadoopCatalog(warehouse="/other").properties(PLACE) == {"type": "hadoop", "warehouse": "/other"}
-    assert HadoopCatalog().light_properties(PLACE) is None
+    assert HadoopCatalog().native_properties(PLACE) is None
 
 
 @pytest.mark.parametrize("kind", ["jdbc", "rest", "glue", "hive", "hadoop"])

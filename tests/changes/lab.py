@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from headwater.core.model import WEIGHT
-from headwater.formats.key_filter import Near
+from headwater.formats.key_filter import KeyFilter
 from headwater.incremental.operator import Moment
 from headwater.ingest.schemas import parse_ddl
 from headwater.spark.arrow_bridge import local_frame
@@ -101,7 +101,7 @@ class States:
     def rows(self, source: str, at: Moment) -> DataFrame:
         return self._frames[at][source]
 
-    def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
+    def key_filter(self, source: str, at: Moment, key_filter: KeyFilter) -> DataFrame | None:
         return None
 
     def new(self, source: str) -> DataFrame:

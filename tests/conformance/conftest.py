@@ -24,8 +24,8 @@ def fmt(request: pytest.FixtureRequest) -> Format:
 
 
 @pytest.fixture
-def lab(spark: SparkSession, around: LakeContext, fmt: Format) -> Iterator[Lab]:
-    lab = Lab(spark, around, fmt)
+def lab(spark: SparkSession, context: LakeContext, fmt: Format) -> Iterator[Lab]:
+    lab = Lab(spark, context, fmt)
     yield lab
     for table in lab.made:
         table.drop()

@@ -24,8 +24,9 @@ from pyspark.sql.types import (
 
 from headwater.core.model import DELETED, WEIGHT
 from headwater.core.spec import Layout, ParquetOptions
-from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
+from headwater.formats.base import Address, Capability, Format, LakeContext
 from headwater.formats.native import NativeTable
+from headwater.formats.spark_table import SparkTable
 
 _numbers = itertools.count()
 
@@ -43,7 +44,7 @@ class Lab:
     """Makes tables of one format; `pretended` capabilities are claimed though the format does not state them."""
 
     spark: SparkSession
-    around: LakeContext
+    context: LakeContext
     fmt: Format
     pretended: frozenset[Capability] = frozenset()
     made: list[SparkTable] = field(default_factory=list)
@@ -52,7 +53,7 @@ class Lab:
         self.pretended = self.pretended | {capability}
 
     def address(self) -> Address:
-        return self.fmt.address(self.around, "tables", f"conformance_{self.fmt.name}_{next(_numbers)}")
+        return self.fmt.address(self.context, "tables", f"conformance_{self.fmt.name}_{next(_numbers)}")
 
     def table(
         self,
@@ -81,15 +82,15 @@ class Lab:
 
     def open(self, address: Address) -> SparkTable:
         """A handle of its own on a table, as another process would have."""
-        table = self.fmt.spark(self.spark, address, self.around)
+        table = self.fmt.spark(self.spark, address, self.context)
         if self.pretended:
             claimed = replace(self.fmt, capabilities=self.fmt.capabilities | self.pretended)
             table.__class__ = type("Pretender", (type(table),), {"format": claimed})
         return table
 
-    def light(self, table: SparkTable) -> NativeTable:
-        assert self.fmt.light is not None
-        return self.fmt.light(table.address, self.around)
+    def native(self, table: SparkTable) -> NativeTable:
+        assert self.fmt.native is not None
+        return self.fmt.native(table.address, self.context)
 
     def frame(self, rows: Iterable[tuple[Any, ...]], ddl: str = PEOPLE) -> DataFrame:
         return local_frame(self.spark, rows, schema(ddl))

@@ -16,7 +16,8 @@ import pytest
 from headwater.core.errors import Code, HeadwaterError
 from headwater.core.model import CommitTag
 from headwater.core.spec import ParquetOptions
-from headwater.formats.base import Capability, SparkTable
+from headwater.formats.base import Capability
+from headwater.formats.spark_table import SparkTable
 from tests.conformance.lab import Lab, rows, weighed
 
 CODECS = ["none", "snappy", "gzip", "lz4", "zstd", "brotli"]

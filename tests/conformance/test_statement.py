@@ -10,7 +10,8 @@ import pytest
 
 from headwater.core.errors import Unsupported
 from headwater.core.model import CommitTag
-from headwater.formats.base import Capability, Format, SparkTable
+from headwater.formats.base import Capability, Format
+from headwater.formats.spark_table import SparkTable
 from tests.conformance.lab import Lab
 
 OPERATIONS: dict[Capability, Callable[[Lab, SparkTable], object]] = {
@@ -18,7 +19,7 @@ OPERATIONS: dict[Capability, Callable[[Lab, SparkTable], object]] = {
     Capability.REPLACE: lambda lab, t: t.replace(lab.frame([])),
     Capability.TIME_TRAVEL: lambda lab, t: t.read(datetime.now(timezone.utc)),
     Capability.CHANGES: lambda lab, t: t.changes(None, 1),
-    Capability.MARKS: lambda lab, t: t.landed(CommitTag("f", 1, 1)),
+    Capability.COMMIT_TAGS: lambda lab, t: t.landed(CommitTag("f", 1, 1)),
     Capability.ADD_COLUMNS: lambda lab, t: t.evolve(t.schema()),
     Capability.EVOLVE_PARTITIONING: lambda lab, t: t.repartition(["name"]),
     Capability.COMPACT: lambda lab, t: t.compact(),
@@ -51,4 +52,4 @@ def test_every_capability_has_a_test() -> None:
 
 
 def test_light_read_and_the_light_side_go_together(fmt: Format) -> None:
-    assert fmt.can(Capability.LIGHT_READ) == (fmt.light is not None)
+    assert fmt.can(Capability.NATIVE_READ) == (fmt.native is not None)

@@ -13,7 +13,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from headwater.core.errors import Code
-from headwater.formats.base import Capability, SparkTable
+from headwater.formats.base import Capability
+from headwater.formats.spark_table import SparkTable
 from headwater.tables.sink import sink
 from tests.conformance.lab import PEOPLE, Lab, rows
 
@@ -64,7 +65,7 @@ def test_a_stream_of_changes_sums_up_to_the_table(lab: Lab, tmp_path: Path) -> N
     assert Counter({k: v for k, v in total.items() if v}) == rows(table.read())
 
 
-@pytest.mark.capability(Capability.STREAM_SINK, given=[Capability.APPEND, Capability.MARKS])
+@pytest.mark.capability(Capability.STREAM_SINK, given=[Capability.APPEND, Capability.COMMIT_TAGS])
 def test_a_sink_takes_each_batch_once(lab: Lab, tmp_path: Path) -> None:
     source, target = tmp_path / "in", lab.table()
     _feed(lab, source, [ANN])
@@ -76,7 +77,7 @@ def test_a_sink_takes_each_batch_once(lab: Lab, tmp_path: Path) -> None:
     assert rows(target.read()) == rows(lab.frame([ANN, BOB]))
 
 
-@pytest.mark.capability(Capability.STREAM_SINK, given=[Capability.APPEND, Capability.MARKS])
+@pytest.mark.capability(Capability.STREAM_SINK, given=[Capability.APPEND, Capability.COMMIT_TAGS])
 def test_a_sink_notices_a_checkpoint_that_is_not_its_own(lab: Lab, tmp_path: Path) -> None:
     source, target, checkpoint = tmp_path / "in", lab.table(), tmp_path / "sink"
     _feed(lab, source, [ANN])
@@ -102,7 +103,7 @@ def test_a_sink_notices_a_checkpoint_that_is_not_its_own(lab: Lab, tmp_path: Pat
     assert rows(target.read()) == rows(lab.frame([ANN, BOB, ANN, BOB, CYD]))
 
 
-@pytest.mark.capability(Capability.STREAM_UPSERT, given=[Capability.UPSERT, Capability.MARKS])
+@pytest.mark.capability(Capability.STREAM_UPSERT, given=[Capability.UPSERT, Capability.COMMIT_TAGS])
 def test_a_sink_upserts_by_key(lab: Lab, tmp_path: Path) -> None:
     source, target = tmp_path / "in", lab.table(keys=["id"])
     _feed(lab, source, [ANN, BOB])

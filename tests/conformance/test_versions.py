@@ -10,7 +10,8 @@ import pytest
 
 from headwater.core.errors import Code, HeadwaterError
 from headwater.core.model import Version
-from headwater.formats.base import Capability, SparkTable
+from headwater.formats.base import Capability
+from headwater.formats.spark_table import SparkTable
 from tests.conformance.lab import PEOPLE, Lab, difference, rows, weighed
 
 ANN = (1, "Ann", Decimal("10.50"))

@@ -105,18 +105,18 @@ def test_creating_twice_is_refused(lab: Lab) -> None:
     assert caught.value.code is Code.ALREADY_EXISTS
 
 
-@pytest.mark.capability(Capability.MARKS, given=[Capability.APPEND])
+@pytest.mark.capability(Capability.COMMIT_TAGS, given=[Capability.APPEND])
 @pytest.mark.parametrize(
     "ddl", ["id int, name string, c double, day date", "id int, `a b` string, `c.d` double, day date"]
 )
 def test_a_table_that_is_made_with_its_first_rows(lab: Lab, ddl: str) -> None:
     first = lab.frame([(1, "x", 2.0, date(2026, 1, 1)), (2, None, None, None)], ddl)
-    table, layout, mark = lab.open(lab.address()), Layout(partition_by=("day",)), CommitTag("flow", 1, 0)
+    table, layout, commit_tag = lab.open(lab.address()), Layout(partition_by=("day",)), CommitTag("flow", 1, 0)
     lab.made.append(table)
-    version = table.create_with(first, layout, mark)
+    version = table.create_with(first, layout, commit_tag)
     assert rows(table.read()) == rows(first) and table.layout() == layout and table.version() == version
     assert table.schema().simpleString() == first.schema.simpleString()
-    assert table.landed(mark) == version == table.append(first, mark)
+    assert table.landed(commit_tag) == version == table.append(first, commit_tag)
     assert next(commit for commit in table.history() if commit.version == version).rows_added == 2
     with pytest.raises(HeadwaterError) as caught:
         table.create_with(first)
@@ -129,7 +129,7 @@ def test_a_table_that_is_made_with_its_first_rows(lab: Lab, ddl: str) -> None:
 def test_folders_of_a_creation_that_was_killed_are_no_table(lab: Lab) -> None:
     whole, address = lab.table(), lab.address()
     name, other = (re.split(r"[./]", str(each))[-1] for each in (whole.address, address))
-    [made] = [folder for folder in Path(lab.around.warehouse).rglob(name) if folder.is_dir()]
+    [made] = [folder for folder in Path(lab.context.warehouse).rglob(name) if folder.is_dir()]
     for folder in (made, *made.rglob("*")):
         if folder.is_dir():
             Path(str(folder).replace(name, other)).mkdir()
@@ -187,7 +187,7 @@ def test_replace_leaves_only_the_new_rows_and_may_read_the_old(lab: Lab) -> None
 # --- steps
 
 
-@pytest.mark.capability(Capability.MARKS, given=[Capability.APPEND])
+@pytest.mark.capability(Capability.COMMIT_TAGS, given=[Capability.APPEND])
 def test_a_repeated_append_is_one_append(lab: Lab) -> None:
     table = lab.table()
     first = CommitTag("topics.x/odd name's", 1, 0, {"offset": 10})
@@ -203,7 +203,7 @@ def test_a_repeated_append_is_one_append(lab: Lab) -> None:
     assert rows(table.read()) == rows(lab.frame([ANN, BOB]))
 
 
-@pytest.mark.capability(Capability.MARKS, given=[Capability.APPEND])
+@pytest.mark.capability(Capability.COMMIT_TAGS, given=[Capability.APPEND])
 def test_a_new_epoch_counts_from_the_start(lab: Lab) -> None:
     table = lab.table()
     for step in range(3):
@@ -214,7 +214,7 @@ def test_a_new_epoch_counts_from_the_start(lab: Lab) -> None:
     assert rows(table.read()) == rows(lab.frame([ANN, ANN, ANN, BOB]))
 
 
-@pytest.mark.capability(Capability.MARKS, given=[Capability.APPEND])
+@pytest.mark.capability(Capability.COMMIT_TAGS, given=[Capability.APPEND])
 def test_a_step_without_rows_lands_too(lab: Lab) -> None:
     table = lab.table()
     table.append(lab.frame([]), CommitTag("f", 1, 0))
@@ -222,7 +222,7 @@ def test_a_step_without_rows_lands_too(lab: Lab) -> None:
     assert rows(table.read()) == rows(lab.frame([]))
 
 
-@pytest.mark.capability(Capability.MARKS, given=[Capability.UPSERT, Capability.REPLACE])
+@pytest.mark.capability(Capability.COMMIT_TAGS, given=[Capability.UPSERT, Capability.REPLACE])
 def test_a_repeated_upsert_or_replace_is_one(lab: Lab) -> None:
     table = lab.table(keys=["id"])
     table.upsert(lab.frame([ANN]), CommitTag("f", 1, 0))
@@ -235,26 +235,26 @@ def test_a_repeated_upsert_or_replace_is_one(lab: Lab) -> None:
     assert rows(table.read()) == rows(lab.frame([CYD]))
 
 
-@pytest.mark.capability(Capability.POSITIONS, given=[Capability.MARKS])
+@pytest.mark.capability(Capability.POSITIONS, given=[Capability.COMMIT_TAGS])
 def test_a_commit_tells_its_step_and_positions(lab: Lab) -> None:
     table = lab.table()
     positions = {"kafka": {"0": 17, "1": 4}, "note": 'it\'s "quoted" \\ – ü'}
     version = table.append(lab.frame([ANN, BOB]), CommitTag("topics.orders", 3, 7, positions))
     commit = table.history()[0]
-    assert (commit.version, commit.rows_added, commit.mark) == (
+    assert (commit.version, commit.rows_added, commit.commit_tag) == (
         version,
         2,
         CommitTag("topics.orders", 3, 7, positions),
     )
 
 
-@pytest.mark.capability(Capability.MARKS, given=[Capability.APPEND])
+@pytest.mark.capability(Capability.COMMIT_TAGS, given=[Capability.APPEND])
 def test_history_names_the_step_newest_first(lab: Lab) -> None:
     table = lab.table(PEOPLE)
     made = [table.append(lab.frame([ANN]), CommitTag("f", 1, step)) for step in range(3)]
-    told = [commit for commit in table.history() if commit.mark is not None]
+    told = [commit for commit in table.history() if commit.commit_tag is not None]
     assert [commit.version for commit in told] == made[::-1]
-    assert [commit.mark.step for commit in told if commit.mark] == [2, 1, 0]
+    assert [commit.commit_tag.step for commit in told if commit.commit_tag] == [2, 1, 0]
     assert [commit.rows_added for commit in told] == [1, 1, 1]
     assert told[0].committed_at >= told[-1].committed_at
     assert table.history(limit=1)[0].version == table.version()

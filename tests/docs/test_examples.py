@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
+import runpy
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.support import headwater
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/commands.md", "docs/python.md"]
+PAGES = ["README.md", "docs/commands.md"]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 EVENTS = '{"event_id": "e1", "event_type": "OrderPlaced", "event_timestamp": "2026-01-05T08:00:00Z", "amount": 12.50}\n'
 
@@ -21,27 +22,59 @@ def blocks(page: str, language: str) -> list[str]:
     return [body for found, body in _BLOCK.findall((ROOT / page).read_text(encoding="utf-8")) if found == language]
 
 
+PROJECT = """name: shop
+sources:
+  landing: {type: files, path: ./landing, schema_hints: "amount decimal(12,2)"}
+topics:
+  orders: {from: landing, partition_by: [event_date], keep_raw: true}
+"""
+"""What the page of commands speaks of."""
+
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
-    """The project of the README, with something in its landing folder, run as the README says."""
-    root = tmp_path_factory.mktemp("readme")
-    (project,) = blocks("README.md", "yaml")
-    (root / "headwater.yml").write_text(project, encoding="utf-8")
-    (root / "landing").mkdir()
-    (root / "landing" / "a.json").write_text(EVENTS, encoding="utf-8")
-    assert headwater("check", "--project", root).code == 0
+    """That project, with something in its landing folder."""
+    root = tmp_path_factory.mktemp("shop")
+    _begin(root, PROJECT, EVENTS)
     assert headwater("run", "--once", "--project", root).code == 0
     return root
 
 
-def test_the_commands_of_the_readme(shop: Path) -> None:
-    (commands,) = re.findall(r"^```\n(headwater check.*?)^```", _text("README.md"), re.M | re.S)
-    lines = [re.sub(r"\s+# .*", "", line) for line in commands.splitlines()]
-    assert len(lines) == 4
-    for line in lines:
-        words = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', line)]
-        answer = headwater(*words[1:], "--project", shop)
-        assert answer.code == 0, f"{line}: {answer.err}"
+def _begin(root: Path, project: str, landed: str) -> None:
+    (root / "headwater.yml").write_text(project, encoding="utf-8")
+    (root / "landing").mkdir()
+    (root / "landing" / "a.json").write_text(landed, encoding="utf-8")
+
+
+def test_the_ten_lines_of_the_readme(tmp_path: Path, spark: SparkSession) -> None:
+    """Its commands are run in turn, and print what it says."""
+    ((project,), (landed,)) = blocks("README.md", "yaml"), blocks("README.md", "json")
+    assert len(project.splitlines()) <= 10
+    _begin(tmp_path, project, landed)
+    (session,) = [body for body in blocks("README.md", "console") if "headwater check" in body]
+    for command, printed in re.findall(r"^\$ headwater (.*)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE):
+        answer = headwater(*shlex.split(command), "--project", tmp_path)
+        assert answer.code == 0, f"{command}: {answer.err}"
+        if printed:
+            assert [line.split() for line in answer.out.splitlines()] == [line.split() for line in printed.splitlines()]
+
+
+def test_the_picture_is_as_its_script_draws_it() -> None:
+    drawn = runpy.run_path(str(ROOT / "tools" / "draw_pipeline.py"))["pictures"]()
+    shown = re.findall(r"docs/[\w-]+\.svg", _text("README.md"))
+    assert {str(file.relative_to(ROOT)) for file in drawn} == {*shown}
+    for file, picture in drawn.items():
+        assert file.read_text(encoding="utf-8") == picture, "run `python tools/draw_pipeline.py`"
+
+
+def test_every_page_is_in_the_index() -> None:
+    listed = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#]+)", _text("docs/README.md"))}
+    pages = {page for page in (ROOT / "docs").rglob("*.md") if "decisions" not in page.parts}
+    assert {page.relative_to(ROOT) for page in pages - listed} == {Path("docs/README.md")}
+
+
+def test_the_readme_fits_one_screen_or_so() -> None:
+    assert len(_text("README.md").splitlines()) <= 100
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -50,17 +83,6 @@ def test_sql(page: str, shop: Path) -> None:
         answer = headwater("query", statement, "--output", "json", "--project", shop)
         future_or_past = "NO_SUCH_VERSION" in answer.err and "TIMESTAMP AS OF" in statement
         assert answer.code == 0 or future_or_past, f"{statement}: {answer.err}"
-
-
-def test_python(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = os.getcwd()
-    os.chdir(shop)
-    try:
-        for body in blocks("docs/python.md", "python"):
-            exec(compile(body, "docs/python.md", "exec"), {})
-    finally:
-        os.chdir(before)
-    assert "OrderPlaced 1" in capsys.readouterr().out
 
 
 def test_every_link_leads_somewhere() -> None:

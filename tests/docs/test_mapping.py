@@ -42,10 +42,10 @@ def test_the_rows_of_the_page(shop: Shop) -> None:
 def test_the_dead_letter_of_the_page(shop: Shop) -> None:
     with Lake.open(shop.root) as lake:
         (letter,) = lake.dead_letters("orders")
-    assert letter["reason"] == "mapper"
+    assert letter.reason == "mapper"
     code = (shop.root / "shop.py").read_text(encoding="utf-8").splitlines()
     line = code.index('        raise ValueError("a refund is not negative")') + 1
-    assert letter["message"] == f"ValueError: a refund is not negative (mapper refunded, shop.py:{line})"
+    assert letter.message == f"ValueError: a refund is not negative (mapper refunded, shop.py:{line})"
 
 
 def test_a_filter_function_and_upcasters_without_mappers(shop: Shop) -> None:

@@ -18,7 +18,7 @@ from headwater.api.lake import Lake
 def main(project: str, first: int, last: int) -> None:
     after = os.environ.get("DIE_AFTER")
     with Lake.open(project) as lake:
-        names = [topic["name"] for topic in lake.topics()]
+        names = [topic.name for topic in lake.topics()]
         for n in range(first, last):
             for name in names:
                 lake.topic(name).append([{"id": n}, {"id": -n}], key=f"row {n}")

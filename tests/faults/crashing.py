@@ -2,7 +2,7 @@
 
 `before` and `after` the commit of that number, counted over all flows; `inside`: so many milliseconds after the first
 commit began. With WORD only commits to tables with it in their address count. It is SIGKILL: nothing is tidied up.
-HEADWATER_KILLS says how often each test does that.
+HEADWATER_KILLS says how often each test does that: twice, six times in the full tier.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from typing import Any
 from unittest.mock import patch
 
 from headwater.api.lake import Lake
-from headwater.formats.base import SparkTable
 from headwater.formats.native import NativeTable
+from headwater.formats.spark_table import SparkTable
 from headwater.tables.apply import input as versions
+from tests.scale import scaled
 
 WAYS = ((SparkTable, "create_with"), (SparkTable, "append"), (SparkTable, "upsert"), (SparkTable, "replace"))
 WAYS += ((NativeTable, "append"), (NativeTable, "upsert"))
 
 
-KILLS = int(os.environ.get("HEADWATER_KILLS", "2"))
+KILLS = int(scaled("HEADWATER_KILLS", usual=2, full=6))
 
 
 def kills(
@@ -74,7 +75,7 @@ class Crash:
         self._count = 0
         self._lock = threading.Lock()
 
-    def around(self, write: Callable[..., int]) -> Callable[..., int]:
+    def context(self, write: Callable[..., int]) -> Callable[..., int]:
         def crashing(table: Any, *arguments: Any, **named: Any) -> int:
             if "dead_letters" in str(table.address) or self._word not in str(table.address):
                 return write(table, *arguments, **named)
@@ -96,7 +97,7 @@ class Crash:
 def main(project: str, when: str, number: int, word: str) -> None:
     crash = Crash(when, number, word)
     for kind, way in WAYS:
-        setattr(kind, way, crash.around(getattr(kind, way)))
+        setattr(kind, way, crash.context(getattr(kind, way)))
     versions.STEP_ROWS = 1  # every version of a topic is a step of the tables that apply it
     with Lake.open(project) as lake:
         for report in lake.run(once=True):

@@ -25,11 +25,11 @@ PAUSE = 0.25
 def main(engine: str, project: str, path: str, signals: Path, number: int) -> None:
     """Print how many rows were appended."""
     format = FORMATS.get("delta")
-    assert format.light is not None
+    assert format.native is not None
     with Lake.open(project) as lake:
-        around = lake.project.surroundings
+        context = lake.project.lake_context
         address = Address(path=path)
-        light = format.light(address, around)
+        native = format.native(address, context)
         if engine == "spark":
             lake.spark.range(1).count()
         (signals / f"ready.{number}").touch()
@@ -41,13 +41,13 @@ def main(engine: str, project: str, path: str, signals: Path, number: int) -> No
                 return
             while True:
                 try:
-                    mark = CommitTag(f"writer-{number}", 1, step)
+                    commit_tag = CommitTag(f"writer-{number}", 1, step)
                     if engine == "spark":
                         rows = lake.spark.createDataFrame([(number, step)], "writer int, step int")
-                        format.spark(lake.spark, address, around).append(rows, mark)
+                        format.spark(lake.spark, address, context).append(rows, commit_tag)
                     else:
                         columns = {"writer": pa.array([number], pa.int32()), "step": pa.array([step], pa.int32())}
-                        light.append(pa.table(columns), mark)
+                        native.append(pa.table(columns), commit_tag)
                         time.sleep(PAUSE)
                     break
                 except Exception as error:

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 
 from headwater.api.lake import Lake
 from headwater.api.relations import Relation
-from headwater.formats.base import SparkTable
 from headwater.formats.registry import FORMATS
+from headwater.formats.spark_table import SparkTable
 from tests.faults.crashing import Crash
 
 
@@ -45,7 +45,7 @@ def stream(project: Path) -> None:
 
 def main(project: str, when: str, number: int, word: str) -> None:
     for name in ("append", "upsert"):
-        setattr(SparkTable, name, Crash(when, number, word).around(getattr(SparkTable, name)))
+        setattr(SparkTable, name, Crash(when, number, word).context(getattr(SparkTable, name)))
     stream(Path(project))
 
 

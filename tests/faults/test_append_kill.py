@@ -48,8 +48,8 @@ def test_acknowledged_rows_are_there_once(tmp_path: Path, seed: int) -> None:
     with Lake.open(tmp_path) as lake:
         for name in TOPICS:
             found = Counter(row.id for row in lake.topic(name).df().select("id").collect())
-            told_of = {n for topic, n in acknowledged if topic == name}
-            missing = [n for n in told_of if found[n] != 1 or found[-n] != 1]
+            as_record = {n for topic, n in acknowledged if topic == name}
+            missing = [n for n in as_record if found[n] != 1 or found[-n] != 1]
             assert missing == [], f"seed {seed}, {name}: acknowledged and not there once: {missing}"
             expected = Counter({sign * n: 1 for n in range(1, last) for sign in (1, -1)})
             assert found == expected, f"seed {seed}, {name}: {found - expected} too many, {expected - found} missing"

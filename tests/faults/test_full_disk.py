@@ -57,6 +57,7 @@ def ids(root: Path) -> list[str]:
     return [row["event_id"] for row in json.loads(answered.stdout)]
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("format", ["iceberg", "delta"])
 def test_a_flow_waits_for_room_in_the_warehouse(format: str, tmp_path: Path, runners: list[Running]) -> None:
     with disk(tmp_path / "lake") as lake:
@@ -101,6 +102,7 @@ def test_a_flow_waits_for_room_in_the_warehouse(format: str, tmp_path: Path, run
         assert len(found) == len(set(found)) == 20_005
 
 
+@pytest.mark.spark
 def test_the_folder_beside_the_project_is_full(tmp_path: Path, runners: list[Running]) -> None:
     with disk(tmp_path / ".headwater") as home:
         runner = started(tmp_path, "delta", runners)

@@ -62,7 +62,7 @@ def _through_kills(tmp_path: Path, rng: random.Random, late: psycopg.Connection[
             topic = lake.topic(f"as_{name}")
             found = Counter(row["event_id"] for row in topic.df().select("event_id").collect())
             assert found == expected, f"{name}: {found - expected} too many, {expected - found} missing"
-            steps = [commit.mark.step for commit in topic.history() if commit.mark is not None]
+            steps = [commit.commit_tag.step for commit in topic.history() if commit.commit_tag is not None]
             assert sorted(set(steps)) == sorted(steps) == list(range(FILES)), f"{name}: {steps}"
             assert len(lake.dead_letters(f"as_{name}", limit=1000)) == FILES
         for name in ("clicks", "clicks_light"):

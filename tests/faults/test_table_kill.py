@@ -100,5 +100,5 @@ def _check_applied(lake: Lake, rows: list[tuple[int, int, str, bool]]) -> None:
     stored = lake._warehouse.table(lake.table("history").kind, "history").read().where("NOT _hw_gone")
     assert sorted((row["id"], row["n"]) for row in stored.collect()) == sorted(states)
     for name in ("latest", "history"):
-        steps = [commit.mark.step for commit in lake.table(name).history() if commit.mark is not None]
+        steps = [commit.commit_tag.step for commit in lake.table(name).history() if commit.commit_tag is not None]
         assert sorted(steps) == list(range(FILES)), f"{name}: {steps}"

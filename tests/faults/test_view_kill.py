@@ -46,7 +46,7 @@ def test_kills_lose_and_double_no_change_of_a_view(tmp_path: Path, seed: int) ->
         wanted = {g: [n for n, of in rows if of == g] for g in ("g0", "g1", "g2")}
         assert sums == {g: (len(values), sum(values)) for g, values in wanted.items()}
         for name in ("sums", "odd"):
-            steps = [commit.mark.step for commit in lake.view(name).history() if commit.mark is not None]
+            steps = [commit.commit_tag.step for commit in lake.view(name).history() if commit.commit_tag is not None]
             assert sorted(set(steps)) == sorted(steps), f"{name}: {steps}"
             assert lake.view(name).verify().equal
 

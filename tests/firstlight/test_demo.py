@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,8 @@ def test_a_day_of_the_shop(tmp_path: Path) -> None:
     assert rows["topic('raw_events')"] == len(events) == len(landed) - afternoon["twice"] - 1
     assert rows["table('processed_events')"] == len(kept)
     assert rows["topic('customers_log')"] == 15 and rows["table('customers')"] == 12
-    letters = {(one["topic"], one["reason"]) for one in told["dead_letters"]}
-    assert letters == {("raw_events", "decode"), ("tables.processed_events", "expectation")}
+    dead_letters = {(one["topic"], one["reason"]) for one in told["dead_letters"]}
+    assert dead_letters == {("raw_events", "decode"), ("tables.processed_events", "expectation")}
     assert len(told["dead_letters"]) == 2 and len(told["checks"]) == 2
     refreshes = [(one["view"], one["refresh_type"]) for one in told["refreshes"]]
     views = ("best_customers", "orders_by_city")
@@ -67,6 +68,17 @@ def test_a_database_that_does_not_start_is_said_and_left_out(tmp_path: Path, mon
     monkeypatch.setattr(demo.ShopEvents, "morning", _ended)
     shown = headwater("demo", tmp_path / "shop")
     assert "customers are left out: PostgreSQL's initdb failed: error: no libpq.so.5" in shown.err
+    assert {path.name for path in (tmp_path / "shop").glob("*.yml")} == {"headwater.yml"}
+
+
+def test_ports_that_are_taken_are_said_and_the_database_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo.ShopEvents, "morning", _ended)
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        monkeypatch.setattr(database, "free_port", lambda: held.getsockname()[1])
+        shown = headwater("demo", tmp_path / "shop")
+    assert "customers are left out: PostgreSQL's pg_ctl failed: " in shown.err and "could not" in shown.err
     assert {path.name for path in (tmp_path / "shop").glob("*.yml")} == {"headwater.yml"}
 
 

@@ -50,13 +50,13 @@ def shop(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Shop:
 
 def test_what_cannot_be_taken_in_is_a_dead_letter(shop: Shop) -> None:
     with Lake.open(shop.root) as lake:
-        letters = lake.dead_letters("orders")
-    assert sorted((letter["reason"], letter["message"].partition("; cure: ")[0]) for letter in letters) == [
+        dead_letters = lake.dead_letters("orders")
+    assert sorted((letter.reason, letter.message.partition("; cure: ")[0]) for letter in dead_letters) == [
         ("decode", "not one JSON object"),
         ("decode", "not one JSON object"),
         ("schema", "event_timestamp can't be read as timestamp"),
     ]
-    assert all(letter["position"].startswith("000000000002/2.json#") for letter in letters)
+    assert all(letter.position.startswith("000000000002/2.json#") for letter in dead_letters)
 
 
 def test_list_and_describe(shop: Shop) -> None:

@@ -11,6 +11,7 @@ from deltalake import write_deltalake
 
 from headwater.api.lake import Lake
 from headwater.core.errors import Code, HeadwaterError, Unsupported
+from headwater.formats.base import Address
 from tests.conformance.lab import rows, weighed
 from tests.support import Shop
 
@@ -25,7 +26,7 @@ def test_a_delta_table_of_another_writer(tmp_path: Path) -> None:
         write_deltalake(str(tmp_path / "theirs"), ROWS, mode="append")
     with Lake.open(tmp_path) as lake:
         theirs = lake.foreign("delta", path="theirs")
-        assert theirs.version() == 1 and theirs.read(0).count() == 2 and theirs.read().count() == 4
+        assert theirs.version == 1 and theirs.df(0).count() == 2 and theirs.df().count() == 4
         assert weighed(theirs.changes(0, 1)) == {"(1, 'a')": 1, "(2, None)": 1}
 
 
@@ -36,10 +37,11 @@ def test_a_folder_of_parquet_files(tmp_path: Path) -> None:
     pq.write_table(ROWS, folder / "part.parquet")
     with Lake.open(tmp_path) as lake:
         theirs = lake.foreign("parquet", path="theirs [1]")
-        assert rows(theirs.read().select("id", "name")) == {"(1, 'a')": 1, "(2, None)": 1}
-        assert [file.path for file in theirs.files()] == [str(folder / "part.parquet")]
+        assert rows(theirs.df().select("id", "name")) == {"(1, 'a')": 1, "(2, None)": 1}
+        assert [file.path for file in theirs.files] == [str(folder / "part.parquet")]
+        written = lake._warehouse.foreign("parquet", Address(str(tmp_path / "theirs [1]")))
         with pytest.raises(Unsupported, match="did not make it"):
-            theirs.append(theirs.read())
+            written.append(theirs.df())
 
 
 def test_a_table_that_is_not_there(tmp_path: Path) -> None:

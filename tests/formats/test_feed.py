@@ -18,10 +18,11 @@ from headwater.core.model import DELETED
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
 from headwater.formats import feed as feeds
-from headwater.formats.base import LakeContext, SparkTable
+from headwater.formats.base import LakeContext
 from headwater.formats.delta.format import DELTA
 from headwater.formats.feed import close_feeds, drop_feeds, open_feed, versions_needed
 from headwater.formats.parquet.format import PARQUET
+from headwater.formats.spark_table import SparkTable
 from headwater.tables.sink import sink
 
 _numbers = itertools.count()
@@ -83,24 +84,24 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "EVERY", 3600.0)
 
 
-def _table(spark: SparkSession, around: LakeContext, format: Any, **layout: Any) -> SparkTable:
-    table: SparkTable = format.spark(spark, format.address(around, "tables", f"feed [{next(_numbers)}]"), around)
+def _table(spark: SparkSession, context: LakeContext, format: Any, **layout: Any) -> SparkTable:
+    table: SparkTable = format.spark(spark, format.address(context, "tables", f"feed [{next(_numbers)}]"), context)
     table.create(_schema(WORDS), Layout(**layout))
     return table
 
 
 @pytest.fixture
-def keyed(spark: SparkSession, around: LakeContext, tmp_path: Path, quiet: None) -> Iterator[Stream]:
+def keyed(spark: SparkSession, context: LakeContext, tmp_path: Path, quiet: None) -> Iterator[Stream]:
     """Signed changes of a table with updates and deletes."""
-    table = _table(spark, around, DELTA, keys=("id",))
+    table = _table(spark, context, DELTA, keys=("id",))
     yield Stream(table, tmp_path / "query", changes=True)
     drop_feeds(table)
     table.drop()
 
 
 @pytest.fixture
-def appended(spark: SparkSession, around: LakeContext, tmp_path: Path, quiet: None) -> Iterator[Stream]:
-    table = _table(spark, around, PARQUET)
+def appended(spark: SparkSession, context: LakeContext, tmp_path: Path, quiet: None) -> Iterator[Stream]:
+    table = _table(spark, context, PARQUET)
     yield Stream(table, tmp_path / "query", changes=False)
     table.drop()
 

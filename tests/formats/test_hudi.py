@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 
 from headwater.core.errors import Code, HeadwaterError, Unsupported
 from headwater.core.model import CommitTag, Version
-from headwater.formats.base import Address, LakeContext, SparkTable
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.hudi.format import HUDI
 from headwater.formats.hudi.names import stored_name
-from headwater.formats.hudi.native import HudiLightTable
+from headwater.formats.hudi.native import HudiNativeTable
+from headwater.formats.spark_table import SparkTable
 from tests.conformance.lab import Lab, difference, rows, schema, weighed
 
 ITEMS = "id int, day string, v int"
@@ -25,8 +26,8 @@ DEEP = "id int, m map<string,int>, lines array<struct<sku:string>>, who struct<`
 
 
 @pytest.fixture
-def lab(spark: SparkSession, around: LakeContext) -> Iterator[Lab]:
-    lab = Lab(spark, around, HUDI)
+def lab(spark: SparkSession, context: LakeContext) -> Iterator[Lab]:
+    lab = Lab(spark, context, HUDI)
     yield lab
     for table in lab.made:
         table.drop()
@@ -178,7 +179,7 @@ def test_partition_values_of_other_types_are_exact(lab: Lab, kind: str, values: 
     table.append(frame.where("id = 0"))
     assert rows(table.read()) == rows(frame)
     assert rows(table.read().where("p IS NULL")) == rows(frame.where("p IS NULL"))
-    read = HudiLightTable(table.address, lab.around).read().read_all().sort_by("id")
+    read = HudiNativeTable(table.address, lab.context).read().read_all().sort_by("id")
     assert [
         value.replace(tzinfo=None) if isinstance(value, datetime) else value for value in read["p"].to_pylist()
     ] == values
@@ -207,7 +208,7 @@ def test_a_commit_under_way_is_no_version_and_nothing_after_it_is(lab: Lab) -> N
     first = table.append(lab.frame([(1, "a", 1)], ITEMS))
     second = table.append(lab.frame([(2, "b", 1)], ITEMS))
     _begin_commit(table, first + 1)
-    assert table.version() == HudiLightTable(table.address, lab.around).version() == first
+    assert table.version() == HudiNativeTable(table.address, lab.context).version() == first
     assert rows(table.read()) == rows(lab.frame([(1, "a", 1)], ITEMS))
     with pytest.raises(HeadwaterError) as caught:
         table.changes(first, second)
@@ -260,8 +261,8 @@ def test_old_commits_leave_the_timeline_and_rows_are_still_counted(lab: Lab) -> 
     assert sum(file.rows or 0 for file in table.files()) == table.read().count() == 5
     assert table.landed(CommitTag("f", 1, 1)) is not None
     table.append(lab.frame([(9, "a", 9)], ITEMS), CommitTag("f", 1, 5))
-    light = HudiLightTable(table.address, lab.around)
-    assert light.read().read_all().num_rows == table.read().count() == 6
+    native = HudiNativeTable(table.address, lab.context)
+    assert native.read().read_all().num_rows == table.read().count() == 6
 
 
 def test_compaction_of_a_merge_on_read_table(lab: Lab) -> None:
@@ -346,7 +347,7 @@ def test_somebody_elses_table_is_read_exactly_and_never_changed(lab: Lab, tmp_pa
     assert (table.layout().keys, table.layout().partition_by) == (("id",), ("day",))
     assert rows(table.read()) == rows(lab.frame([(4, "d", 1, "z"), (7, "q", 1, "x")], ddl))
     assert_changes_exact(table)
-    assert HudiLightTable(table.address, lab.around).read().read_all().num_rows == 2
+    assert HudiNativeTable(table.address, lab.context).read().read_all().num_rows == 2
     changes: list[Any] = [
         lambda: table.append(table.read()),
         lambda: table.evolve(schema(f"{ddl}, w int")),
@@ -383,7 +384,7 @@ def test_what_somebody_elses_cleaning_took_is_no_version(lab: Lab, tmp_path: Pat
 def test_a_table_that_is_not_there(lab: Lab, tmp_path: Path) -> None:
     table = lab.open(Address(path=str(tmp_path / "nothing")))
     assert not table.exists()
-    for look in (table.schema, table.version, table.read, HudiLightTable(table.address, lab.around).version):
+    for look in (table.schema, table.version, table.read, HudiNativeTable(table.address, lab.context).version):
         with pytest.raises(HeadwaterError) as caught:
             look()
         assert caught.value.code is Code.NO_SUCH_RELATION

@@ -32,18 +32,18 @@ _numbers = itertools.count()
 class Bench:
     """Makes Iceberg tables in the embedded catalog and compares rows."""
 
-    def __init__(self, spark: SparkSession, around: LakeContext) -> None:
+    def __init__(self, spark: SparkSession, context: LakeContext) -> None:
         self.spark = spark
-        self.around = around
+        self.context = context
         self.made: list[IcebergTable] = []
 
     def table(self, ddl: str = DDL, **layout: Any) -> IcebergTable:
-        table = self.open(ICEBERG.address(self.around, "tables", f"iceberg_{next(_numbers)}"))
+        table = self.open(ICEBERG.address(self.context, "tables", f"iceberg_{next(_numbers)}"))
         table.create(schema(ddl), Layout(**layout))
         return table
 
     def open(self, address: Address) -> IcebergTable:
-        table = ICEBERG.spark(self.spark, address, self.around)
+        table = ICEBERG.spark(self.spark, address, self.context)
         assert isinstance(table, IcebergTable)
         self.made.append(table)
         return table
@@ -55,15 +55,15 @@ class Bench:
         """The table as other engines see it."""
         return table._java.load()
 
-    def light(self, table: IcebergTable) -> Counter[str]:
-        assert ICEBERG.light is not None
-        found = ICEBERG.light(table.address, self.around).read().read_all().to_pylist()
+    def native(self, table: IcebergTable) -> Counter[str]:
+        assert ICEBERG.native is not None
+        found = ICEBERG.native(table.address, self.context).read().read_all().to_pylist()
         return Counter(repr(tuple(row.values())) for row in found)
 
 
 @pytest.fixture
-def bench(spark: SparkSession, around: LakeContext) -> Iterator[Bench]:
-    bench = Bench(spark, around)
+def bench(spark: SparkSession, context: LakeContext) -> Iterator[Bench]:
+    bench = Bench(spark, context)
     yield bench
     for table in bench.made:
         table.drop()
@@ -113,9 +113,9 @@ def test_a_foreign_merge_on_read_table_by_path(bench: Bench, tmp_path: Path) -> 
     names = {row["name"]: row[WEIGHT] for row in table.changes(first, last).collect()}
     assert names == {"n1": -1, "n2": -1, "new": 1}
     assert [c.rows_removed for c in table.history(limit=2)] == [1, 1]
-    assert ICEBERG.light is not None
-    light = ICEBERG.light(table.address, bench.around).read(columns=["name", "id"]).read_all()
-    assert {tuple(row.values()) for row in light.to_pylist()} == {
+    assert ICEBERG.native is not None
+    native = ICEBERG.native(table.address, bench.context).read(columns=["name", "id"]).read_all()
+    assert {tuple(row.values()) for row in native.to_pylist()} == {
         tuple(row) for row in table.read().select("name", "id").collect()
     }
     assert table.stats().rows == 5
@@ -130,7 +130,7 @@ def test_equality_deletes_hide_rows_and_the_light_side_refuses(bench: Bench, tmp
     assert weighed(table.changes(first, last)) == {repr((2, "b")): -1, repr((2, "c")): -1}
     assert table.history(limit=1)[0].rows_removed is None
     with pytest.raises(Unsupported, match="equality"):
-        bench.light(table)
+        bench.native(table)
     table.compact()
     assert rows(table.read()) == Counter([repr((1, "a"))])
 
@@ -276,7 +276,7 @@ def test_marks_of_upserts_side_by_side_stay_apart(bench: Bench) -> None:
     with ThreadPoolExecutor(3) as pool:
         made = list(pool.map(write, range(3)))
     for n, table in enumerate(tables):
-        told = [(c.version, c.mark) for c in table.history()]
+        told = [(c.version, c.commit_tag) for c in table.history()]
         assert told == [(made[n][step], CommitTag(f"flow{n}", n, step)) for step in (2, 1, 0)]
 
 

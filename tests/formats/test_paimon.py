@@ -16,10 +16,11 @@ from pyspark.sql.types import StructType
 from headwater.core.errors import Code, HeadwaterError, Unsupported
 from headwater.core.model import DELETED, CommitTag, Version
 from headwater.core.spec import ParquetOptions
-from headwater.formats.base import Address, LakeContext, SparkTable
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.paimon.format import PAIMON
+from headwater.formats.spark_table import SparkTable
 from tests.conformance.lab import PEOPLE, Lab, difference, rows, schema, weighed
-from tests.conformance.test_light import light_rows
+from tests.conformance.test_light import native_rows
 
 ITEMS = "id int, day string, v int"
 DEEP = "id int, st struct<x:int,y:struct<z:string>>, l array<struct<x:int,y:string>>"
@@ -32,8 +33,8 @@ DEEP_ROWS = [
 
 
 @pytest.fixture
-def lab(spark: SparkSession, around: LakeContext) -> Iterator[Lab]:
-    lab = Lab(spark, around, PAIMON)
+def lab(spark: SparkSession, context: LakeContext) -> Iterator[Lab]:
+    lab = Lab(spark, context, PAIMON)
     yield lab
     for table in lab.made:
         table.drop()
@@ -108,7 +109,7 @@ def test_a_write_cut_off_between_its_snapshots(lab: Lab) -> None:
     table = lab.table(keys=["id"])
     first = table.upsert(lab.frame([(1, "a", None), (2, "b", None)]), CommitTag("f", 1, 0))
     cut = table.upsert(lab.deletes([(1, None, None, True), (2, "B", None, False)]), CommitTag("f", 1, 1))
-    folder = Path(lab.around.warehouse, "paimon", "tables.db", str(table.address).split(".")[-1], "snapshot")
+    folder = Path(lab.context.warehouse, "paimon", "tables.db", str(table.address).split(".")[-1], "snapshot")
     (folder / f"snapshot-{cut}").unlink()
     (folder / "LATEST").write_text(str(cut - 1))
     again = lab.open(table.address)
@@ -176,7 +177,7 @@ def test_structs_of_nulls_are_told_from_null(lab: Lab) -> None:
     table.compact()
     table.cluster(["id"])
     assert rows(table.read()) == rows(lab.frame(DEEP_ROWS[:3], DEEP))
-    assert light_rows(lab, lab.light(table).read(), DEEP) == rows(table.read())
+    assert native_rows(lab, lab.native(table).read(), DEEP) == rows(table.read())
     assert_all_pairs_exact(table)
 
 
@@ -186,7 +187,7 @@ def test_structs_of_a_keyed_table(lab: Lab) -> None:
     table.upsert(lab.deletes([(*DEEP_ROWS[0], False), (4, None, None, True)], DEEP))
     table.compact()
     assert rows(table.read()) == rows(lab.frame(DEEP_ROWS[:3], DEEP))
-    assert light_rows(lab, lab.light(table).read(), DEEP) == rows(table.read())
+    assert native_rows(lab, lab.native(table).read(), DEEP) == rows(table.read())
     assert table.stats().rows == 3
     with pytest.raises(Unsupported, match="ORC"):
         lab.table(DEEP, keys=["id"], parquet=ParquetOptions(compression="gzip"))
@@ -229,14 +230,14 @@ def test_dates_before_the_calendar_reform(lab: Lab) -> None:
     for keys in ([], ["id"]):
         table = lab.table(ddl, keys=keys)
         table.append(frame)
-        assert rows(table.read()) == rows(frame) == light_rows(lab, lab.light(table).read(), ddl)
+        assert rows(table.read()) == rows(frame) == native_rows(lab, lab.native(table).read(), ddl)
 
 
 def test_a_session_sees_a_new_column_at_once(lab: Lab) -> None:
     table = lab.table()
     query = f"SELECT * FROM {table.address}"
     assert lab.spark.sql(query).columns == ["id", "name", "amount"]
-    lab.fmt.spark(lab.spark.newSession(), table.address, lab.around).evolve(schema(f"{PEOPLE}, extra int"))
+    lab.fmt.spark(lab.spark.newSession(), table.address, lab.context).evolve(schema(f"{PEOPLE}, extra int"))
     assert lab.spark.sql(query).columns == ["id", "name", "amount", "extra"]
 
 
@@ -257,15 +258,15 @@ def test_light_rows_are_those_of_spark_at_every_version(lab: Lab, seed: int) -> 
         upsert_at_random(lab, table, rng)
         if n == 2:
             table.evolve(schema(f"{ITEMS}, extra string"))
-    light = lab.light(table)
+    native = lab.native(table)
     for commit in table.history():
         ddl = _ddl(table.read(commit.version).schema)
-        assert light_rows(lab, light.read(commit.version), ddl) == rows(table.read(commit.version))
-    assert light.version() == table.version()
-    assert light_rows(lab, light.read(), _ddl(table.schema())) == rows(table.read())
+        assert native_rows(lab, native.read(commit.version), ddl) == rows(table.read(commit.version))
+    assert native.version() == table.version()
+    assert native_rows(lab, native.read(), _ddl(table.schema())) == rows(table.read())
     odd = lab.table("`a.b` int, c int")
     odd.append(lab.frame([(1, 2)], "`a.b` int, c int"))
-    assert lab.light(odd).read(columns=["a.b"]).read_all().to_pylist() == [{"a.b": 1}]
+    assert lab.native(odd).read(columns=["a.b"]).read_all().to_pylist() == [{"a.b": 1}]
 
 
 def _ddl(found: StructType) -> str:
@@ -284,7 +285,7 @@ def test_a_table_by_path(lab: Lab, tmp_path: Path) -> None:
     table.create(schema(PEOPLE))
     table.append(lab.frame([(1, "Ann", Decimal(1))]))
     assert rows(table.read()) == rows(lab.frame([(1, "Ann", Decimal(1))]))
-    assert light_rows(lab, lab.light(table).read(), PEOPLE) == rows(table.read())
+    assert native_rows(lab, lab.native(table).read(), PEOPLE) == rows(table.read())
     table.drop()
     assert not table.exists()
 
@@ -306,7 +307,7 @@ def test_somebody_elses_table(lab: Lab) -> None:
     assert rows(table.read()) == rows(lab.frame([(1, "a", 10), (3, "a", 3)], "id int, p string, w int"))
     assert table.read().columns == ["id", "p", "w"]
     assert (table.layout().keys, table.layout().partition_by) == (("id", "p"), ("p",))
-    assert len(table.history()) == 3 and table.history()[0].mark is None
+    assert len(table.history()) == 3 and table.history()[0].commit_tag is None
     last = table.history()[0].version
     assert weighed(table.changes(None, last)) == rows(table.read())
 

@@ -32,26 +32,26 @@ WORDS = "id int, word string"
 
 
 @pytest.fixture
-def address(around: LakeContext) -> Address:
+def address(context: LakeContext) -> Address:
     # Brackets are what a reader that globs stumbles over, and a percent sign one that unescapes.
-    return PARQUET.address(around, "tables", f"odd [{next(_numbers)}] a=1 %41")
+    return PARQUET.address(context, "tables", f"odd [{next(_numbers)}] a=1 %41")
 
 
 class Bench:
     """One table, opened anew each time, as another process would."""
 
-    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
-        self.spark, self.address, self.around = spark, address, around
+    def __init__(self, spark: SparkSession, address: Address, context: LakeContext) -> None:
+        self.spark, self.address, self.context = spark, address, context
         assert address.path is not None
         self.root = Path(address.path)
 
     @property
     def table(self) -> ParquetTable:
-        return ParquetTable(self.spark, self.address, self.around)
+        return ParquetTable(PARQUET, self.spark, self.address, self.context)
 
     @property
-    def light(self) -> NativeParquetTable:
-        return NativeParquetTable(self.address, self.around)
+    def native(self) -> NativeParquetTable:
+        return NativeParquetTable(self.address, self.context)
 
     def create(self, ddl: str, **layout: Any) -> ParquetTable:
         self.table.create(_schema(ddl), Layout(**layout))
@@ -70,8 +70,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(spark: SparkSession, address: Address, around: LakeContext) -> Iterator[Bench]:
-    bench = Bench(spark, address, around)
+def bench(spark: SparkSession, address: Address, context: LakeContext) -> Iterator[Bench]:
+    bench = Bench(spark, address, context)
     yield bench
     bench.table.drop()
 
@@ -102,8 +102,8 @@ def _log_of(files: Files, commits: int) -> Log:
     state = log.commit(LogEntry(0, commit_time(None), CREATE, "c", schema={"fields": []}, layout={}), None)
     for version in range(1, commits + 1):
         file = TableLogFile(f"f-{version}.parquet", 10, 1)
-        mark = CommitTag("flow", 1, version)
-        state = log.commit(LogEntry(version, commit_time(state), APPEND, "a", mark, added=(file,)), state)
+        commit_tag = CommitTag("flow", 1, version)
+        state = log.commit(LogEntry(version, commit_time(state), APPEND, "a", commit_tag, added=(file,)), state)
     return log
 
 
@@ -112,7 +112,7 @@ def test_opening_reads_a_few_small_files_however_long_the_history(tmp_path: Path
     log = _log_of(files, 57)
     files.reads = 0
     state = log.latest()
-    assert (state.version, len(state.files), state.marks) == (57, 57, {"flow@1": (57, 57)})
+    assert (state.version, len(state.files), state.commit_tags) == (57, 57, {"flow@1": (57, 57)})
     assert files.reads <= 12
 
 
@@ -230,7 +230,7 @@ def test_partition_values_of_every_type_come_back_exactly(bench: Bench) -> None:
 
 
 def _arrow_rows(bench: Bench) -> Counter[str]:
-    return Counter(repr(row) for row in bench.light.read().read_all().to_pylist())
+    return Counter(repr(row) for row in bench.native.read().read_all().to_pylist())
 
 
 def _arrow_rows_of(df: DataFrame) -> Counter[str]:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headwater.api.lake import Lake
 from headwater.ingest import topic
 from headwater.ingest.pipeline import Pipeline
 from headwater.sources.decoders.json import LONGEST_TEXT
@@ -42,8 +43,8 @@ def test_what_would_be_lost_or_changed_is_a_dead_letter(tmp_path: Path) -> None:
     flow = desk.run()["kept"]
     assert (flow["rows"], flow["rejected"]) == (4, 11)
     assert desk.rows("kept", "n, t") == [(1, "😀 😀"), (2, "a literal \\ud800"), (3, ""), (4, '"": 5 and "x" :')]
-    letters = desk("dlq", "list", "--json").json
-    said = sorted((letter["position"], letter["reason"], letter["message"]) for letter in letters)
+    dead_letters = desk("dlq", "list", "--json").json
+    said = sorted((letter["position"], letter["reason"], letter["message"]) for letter in dead_letters)
     expected = ["a key is empty", *bad.values()]
     assert [part in message for part, (_, _, message) in zip(expected, said, strict=True)] == [True] * 11, said
     reasons = [reason for _, reason, _ in said]
@@ -59,19 +60,19 @@ def test_what_would_be_lost_or_changed_is_a_dead_letter(tmp_path: Path) -> None:
     assert (flow["rows"], flow["rejected"]) == (0, 2)
 
 
-@pytest.mark.parametrize("light_rows", [topic.LIGHT_ROWS, 0])
-def test_one_record_with_thousands_of_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, light_rows: int) -> None:
-    monkeypatch.setattr(topic, "LIGHT_ROWS", light_rows)
+@pytest.mark.parametrize("native_rows", [topic.NATIVE_ROWS, 0])
+def test_one_record_with_thousands_of_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native_rows: int) -> None:
+    monkeypatch.setattr(topic, "NATIVE_ROWS", native_rows)
     desk = Desk(tmp_path, {"kept": ""})
     wide = {f"a{n}": n for n in range(3000)}
     desk.land("1.json", {"n": 1}, {"n": 2, **wide}, {"n": 3, "zeta": "x"}, {"n": 4, "in": wide}, deep(4, 300))
     flow = desk.run()["kept"]
     assert flow["error"] is None and (flow["rows"], flow["rejected"]) == (2, 3)
     assert desk.rows("kept", "n, zeta") == [(1, None), (3, "x")]
-    letters = desk("dlq", "list", "--json").json
-    reasons = [letter["reason"] for letter in sorted(letters, key=lambda letter: letter["position"])]
+    dead_letters = desk("dlq", "list", "--json").json
+    reasons = [letter["reason"] for letter in sorted(dead_letters, key=lambda letter: letter["position"])]
     assert reasons[:2] == ["too_many_columns"] * 2 and reasons[2] in ("too_many_columns", "failed")
-    said = [letter["message"] for letter in letters if letter["reason"] == "too_many_columns"]
+    said = [letter["message"] for letter in dead_letters if letter["reason"] == "too_many_columns"]
     assert all("at most 1,000 (`schema.max_columns`)" in message for message in said)
     # Later ones too, and what is new in others is taken in.
     desk.land("2.json", {"n": 5, "new": 1}, {"n": 6, **wide}, {"n": 7, "new": 2})
@@ -112,10 +113,10 @@ def test_files_with_types_and_too_many_columns(tmp_path: Path) -> None:
     assert [row[0] for row in desk.rows("kept", "n")] == [1, 2, 4]
 
 
-@pytest.mark.parametrize("light_rows", [topic.LIGHT_ROWS, 0])
-def test_a_record_that_spark_fails_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, light_rows: int) -> None:
+@pytest.mark.parametrize("native_rows", [topic.NATIVE_ROWS, 0])
+def test_a_record_that_spark_fails_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native_rows: int) -> None:
     """An expression that overflows the stack or raises for one value: here by a filter that is no user's function."""
-    monkeypatch.setattr(topic, "LIGHT_ROWS", light_rows)
+    monkeypatch.setattr(topic, "NATIVE_ROWS", native_rows)
     monkeypatch.setattr(Pipeline, "calls_functions", False)
     desk = Desk(tmp_path, {"kept": 'filter: "assert_true(n <> 3) IS NULL"'})
     desk.land("1.json", *({"n": n} for n in range(1, 6)))
@@ -125,5 +126,76 @@ def test_a_record_that_spark_fails_for(tmp_path: Path, monkeypatch: pytest.Monke
     assert letter["reason"] == "failed" and "Spark can't process it" in letter["message"]
 
 
+@pytest.mark.parametrize("native_rows", [topic.NATIVE_ROWS, 0])
+def test_a_key_that_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native_rows: int) -> None:
+    monkeypatch.setattr(topic, "NATIVE_ROWS", native_rows)
+    desk = Desk(
+        tmp_path, {"kept": "", "ignoring": "schema: {new_column: ignore}"}, ', schema_hints: "m map<string,int>"'
+    )
+    bad = ['{"n": 2, "k": "b", "k": "c"}', '{"n": 3, "s": {"x": 1, "x": 2}}', '{"n": 4, "m": {"x": 1, "x": 2}}']
+    desk.land("1.json", '{"n": 1, "k": "a"}', *bad, "null", "[1]", '{"n": 5, "s": {"x": 1}}')
+    flows = desk.run()
+    assert {name: (flow["error"], flow["rows"], flow["rejected"]) for name, flow in flows.items()} == {
+        "kept": (None, 2, 5),
+        "ignoring": (None, 2, 5),
+    }
+    assert desk.rows("kept", "n, k, s.x") == [(1, "a", None), (5, None, 1)]
+    desk.land("2.json", '{"n": 6, "k": "d"}', '{"n": 7, "k": "e", "n": 8}', '{"n": 9, "new": 1, "new": 2}')
+    assert desk.run()["kept"]["rejected"] == 2
+    dead_letters = desk("dlq", "list", "--topic", "kept", "--json").json
+    said = [letter["message"] for letter in sorted(dead_letters, key=lambda letter: letter["position"])]
+    expected = [f"an object has a key more than once: {key}" for key in "kxxn"]
+    expected[3:3] = ["null, not a JSON object", "an array, not one JSON object"]
+    assert said == [*expected, "an object has a key more than once: new"]
+    with Lake.open(desk.root) as lake:
+        assert "new" not in lake.topic("kept").df().columns
+
+
+def test_neighbours_of_a_record_that_is_too_deep(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"kept": ""})
+    good = [
+        '{"n": 1, "v1": {}}',
+        '{"n": 2, "v2": []}',
+        '{"n": 3, "v3": [{"a": null}, {}]}',
+        '{"n": 4, "v4": {"a": {}}}',
+    ]
+    bad = ['{"n": 5, "v5": 1e999}', '{"n": 6, "v6": NaN}']
+    desk.land("1.json", *good, *bad, deep(7, 60), '{"n": 8, "v8": "[]"}')
+    flow = desk.run()["kept"]
+    assert (flow["error"], flow["rows"], flow["rejected"]) == (None, 5, 3)
+    assert desk.rows("kept", "n, v8") == [(1, None), (2, None), (3, None), (4, None), (8, "[]")]
+    dead_letters = desk("dlq", "list", "--json").json
+    reasons = [letter["reason"] for letter in sorted(dead_letters, key=lambda letter: letter["position"])]
+    assert reasons == ["schema", "schema", "too_many_columns"]
+
+
+def test_keys_that_differ_in_case_alone(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"kept": ""})
+    desk.land("1.json", '{"n": 1, "foo": 1, "FOO": 2, "Foo": 3, "fOO": 4, "s": {"a": 5, "A": 6}}')
+    assert desk.run()["kept"]["rows"] == 1
+    with Lake.open(desk.root) as lake:
+        columns = lake.topic("kept").df().columns
+    twins = [name for name in columns if name.lower().removeprefix("payload_").startswith("foo")]
+    assert twins == ["FOO", "payload_Foo", "payload_fOO_2", "payload_foo_3"]
+
+
 def deep(n: int, levels: int) -> str:
     return f'{{"n": {n}, "deep": ' + '{"d": ' * levels + "1" + "}" * levels + "}"
+
+
+@pytest.mark.parametrize("policy", ["mismatch: discard_value", "new_column: rescue"])
+def test_a_row_without_the_value_that_does_not_fit_goes_by_the_filter(tmp_path: Path, policy: str) -> None:
+    """It was let in whatever the filter said. What the filter can't tell for want of the value stays."""
+    records = [
+        '{"n": 1, "city": "X", "amount": 1}',
+        '{"n": 2, "city": "X", "amount": "bad"}',
+        '{"n": 3, "city": "A", "amount": "bad"}',
+        '{"n": 4, "city": "A", "amount": 4}',
+        '{"n": 5, "city": "A", "amount": 0}',
+    ]
+    schema = f"schema: {{{policy}}}"
+    topics = {"kept": f"filter: \"city <> 'X' AND amount > 1\", {schema}"}
+    desk = Desk(tmp_path, topics, source=', schema_hints: "amount bigint"')
+    desk.land("1.json", *records)
+    desk.run()
+    assert desk.rows("kept", "n, amount") == [(3, None), (4, 4)]

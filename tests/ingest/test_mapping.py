@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -355,9 +356,9 @@ def test_keys_that_come_later_and_events_that_raise(tmp_path: Path) -> None:
         ("Paid", 14, None, 500),
     ]
     with Lake.open(tmp_path) as lake:
-        letters = lake.dead_letters("orders")
-    assert {letter["reason"] for letter in letters} == {"mapper"}
-    told = sorted(letter["message"] for letter in letters)
+        dead_letters = lake.dead_letters("orders")
+    assert {letter.reason for letter in dead_letters} == {"mapper"}
+    told = sorted(letter.message for letter in dead_letters)
     assert told[:2] == ["ValueError: negative (mapper paid, shop.py:11)"] * 2
     assert told[2].startswith("no mapper for Lost: write one")
     assert len(told) == 3
@@ -392,15 +393,15 @@ def test_a_column_expression_that_raises_makes_a_dead_letter_of_its_event(
     kept = shop.query("SELECT id, cents FROM topic('orders') ORDER BY id")
     assert [tuple(row.values()) for row in kept] == [(0, 100), (2, 300), (3, 400), (4, 500), (6, 800)]
     with Lake.open(tmp_path) as lake:
-        letters = lake.dead_letters("orders")
-    assert sorted((letter["reason"], letter["message"]) for letter in letters) == [
+        dead_letters = lake.dead_letters("orders")
+    assert sorted((letter.reason, letter.message) for letter in dead_letters) == [
         ("mapper", "negative: -1"),
         ("mapper", "negative: -7"),
     ]
     (tmp_path / "shop.py").write_text(IN_THE_JVM.replace("< 0", "< -5"), encoding="utf-8")
     with Lake.open(tmp_path) as lake:
         [replayed] = lake.replay_dead_letters("orders")
-    assert (replayed["tried"], replayed["came_through"]) == (2, 1)
+    assert (replayed.tried, replayed.came_through) == (2, 1)
 
 
 @pytest.mark.usefixtures("spark")
@@ -417,3 +418,27 @@ def test_a_column_expression_that_raises_on_everything_ends_the_flow(
     assert done.code == 1
     assert "FUNCTION_FAILED" in done.out
     assert "more than 4 events" in done.out
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_raises_no_exception_gives_its_flow_up_too(tmp_path: Path) -> None:
+    """As a library in Rust does when it panics: the run says so, and does not end well."""
+    code = """
+    from headwater import mapper
+
+    class PanicException(BaseException):
+        pass
+
+    @mapper
+    def panicking(event):
+        raise PanicException("called `unwrap` on a value")
+    """
+    shop = Shop.make(tmp_path, topic="mappers: shop")
+    (tmp_path / "shop.py").write_text(textwrap.dedent(code), encoding="utf-8")
+    config = tmp_path / "headwater.yml"
+    config.write_text(config.read_text(encoding="utf-8") + "code: shop.py\n", encoding="utf-8")
+    shop.land("1.json", [{"event_id": "a", "event_type": "x"}])
+    ran = shop.run()
+    assert ran.code == 1 and "PanicException: called `unwrap`" in ran.out + ran.err, ran
+    assert "Traceback" not in ran.out + ran.err
+    assert [one["state"] for one in ran.events[-1]["flows"]] == ["failed"]

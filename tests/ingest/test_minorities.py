@@ -25,9 +25,9 @@ def types(desk: Desk, name: str) -> dict[str, str]:
         return {f.name: f.dataType.simpleString() for f in lake.topic(name).df().schema.fields}
 
 
-@pytest.mark.parametrize("light_rows", [topic.LIGHT_ROWS, 0])
-def test_one_that_disagrees_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, light_rows: int) -> None:
-    monkeypatch.setattr(topic, "LIGHT_ROWS", light_rows)
+@pytest.mark.parametrize("native_rows", [topic.NATIVE_ROWS, 0])
+def test_one_that_disagrees_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native_rows: int) -> None:
+    monkeypatch.setattr(topic, "NATIVE_ROWS", native_rows)
     topics = {"kept": "", "lenient": "schema: {mismatch: discard_value}"}
     desk = Desk(tmp_path, topics)
     few = [
@@ -82,6 +82,6 @@ def test_without_a_majority_the_column_is_text_and_a_warning_says_so(tmp_path: P
     ]
     note = 'user is kept as text, since records disagree: 2 × object ({"name": "a"}), 1 × text ("c1")'
     with Lake.open(desk.root) as lake:
-        assert note in lake.topic("kept").describe()["schemas"][0]["changes"]
+        assert note in lake.topic("kept").schemas()[0].changes
     logged = [json.loads(line) for line in (desk.root / ".headwater/logs/headwater.log").read_text().splitlines()]
     assert [line["level"] for line in logged if line["event"] == note] == ["warning"]

@@ -81,8 +81,8 @@ def test_names_in_a_session_that_minds_case(spark: SparkSession) -> None:
 def test_a_misfit_of_a_type_that_is_left_out_is_left_out(quick: SparkSession) -> None:
     """Else every topic of a source would get the dead letters of all the others."""
     df, payload = records(quick, PAYLOAD, EVENTS)
-    misfit = F.struct(F.lit("schema").alias("reason"), F.lit("x").alias("message"))
-    df = df.withColumn("_problem", F.coalesce("_problem", misfit))
+    cast_failure = F.struct(F.lit("schema").alias("reason"), F.lit("x").alias("message"))
+    df = df.withColumn("_problem", F.coalesce("_problem", cast_failure))
     assert positions(select(df, topic(include_events=["OrderPlaced"]), (), payload)) == ["0000", BAD, "0004"]
     assert positions(select(df, topic(filter="amount > 100"), (), payload)) == ["0000", "0001", "0002", BAD, "0004"]
 

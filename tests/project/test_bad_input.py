@@ -96,7 +96,7 @@ def test_a_wrong_value(find: Find, entry: str, says: str) -> None:
         ("name: x\ntopics: [a]\n", Code.INVALID_VALUE, "headwater.yml:2 topics: should be a mapping"),
         ("name: x\ntopics: {t: 5}\n", Code.INVALID_VALUE, "headwater.yml:2 topics.t: should be a mapping"),
         ("name: x\ntopics: {t: }\n", Code.MISSING_KEY, "'from' must be given"),
-        ("name: x\nsources: {s: {path: y}}\n", Code.MISSING_KEY, "'type' must be given; one of append, files"),
+        ("name: x\nsources: {s: {path: y}}\n", Code.MISSING_KEY, "'type' must be given; one of append, datagen, files"),
         ("name: x\nsources: {s: {type: fles}}\n", Code.UNKNOWN_SOURCE_TYPE, "did you mean 'files'?"),
         ("name: x\ncatalogs: {s: {type: rst}}\n", Code.UNKNOWN_CATALOG_TYPE, "did you mean 'rest'?"),
         ("name: x\nwarehouse: ftp://a/b\n", Code.INVALID_VALUE, "a warehouse can't be at ftp://"),

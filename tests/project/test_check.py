@@ -46,7 +46,7 @@ def test_a_cycle_is_named(find: Find) -> None:
         ),
         ("tables: {t: {from: topic(orders), apply: {keys: id}}}", Code.INVALID_VALUE, "write topic('x')"),
         ("tables: {t: {from: orders}}", Code.INVALID_VALUE, "`from` and `apply` come together"),
-        ("tables: {t: {sql: select 1 as a, seed: x.csv}}", Code.INVALID_VALUE, "not `seed` and `sql`"),
+        ("tables: {t: {sql: select 1 as a, from: orders}}", Code.INVALID_VALUE, "not `from` and `sql`"),
         ("tables: {t: {owner: me}}", Code.INVALID_VALUE, "give `sql`, `transform`, `seed`"),
         ("tables: {t: {seed: nothing.csv}}", Code.UNKNOWN_REFERENCE, "there is no file nothing.csv"),
         ("tables: {t: {transform: f}}", Code.UNKNOWN_REFERENCE, "there is no @transform 'f'"),
@@ -90,6 +90,38 @@ def test_what_does_not_fit_together(find: Find, text: str, code: Code, says: str
     assert [p.code for p in problems] == [code]
     assert says in str(problems[0])
     assert str(problems[0].where).startswith("headwater.yml:4 ")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("topics: {t: {fom: landin, partition_by: 5}}", ["partition_by", "fom", "from"]),
+        ("topics: {t: {from: landin, schema: {mismatsh: fail, new_column: no}}}", ["new_column", "mismatsh", "from"]),
+        ("topics: {t: {from: landin, deduplicate_within: 1d, zzz: 1}}", ["zzz", "t", "from"]),
+        ("topics: {t: {from: landin, include_events: a, exclude_events: a}}", ["t", "from"]),
+        (
+            "tables: {t: {from: topic('orders'), apply: {keys: id, zzz: 1, delete_when: a = = b}}}",
+            ["zzz", "delete_when"],
+        ),
+        ("tables: {t: {sql: select * from nosuch, expect: {e: {chek: b b b}}}}", ["chek", "check", "sql"]),
+        ("tables: {t: {sql: select 1 as a, seed: x.csv, zzz: 1}}", ["zzz", "t", "seed"]),
+        (
+            "views: {v: {spl: select * from nosuch, refresh: {every: 5m, mode: manual, foo: 1}}}",
+            ["spl", "foo", "refresh", "sql"],
+        ),
+        ("sources: {more: {type: files, pth: ./x, schema: id}}", ["pth", "schema"]),
+        ("runtime: {zzz: 1, lease: soon}\nviews: {v: {sql: select * from nosuch}}", ["lease", "zzz", "sql"]),
+    ],
+)
+def test_one_mistake_hides_no_other(find: Find, text: str, wrong: list[str]) -> None:
+    base = BASE if text.startswith("topics") else TOPIC if not text.startswith("sources") else "name: shop\n"
+    found = [str(problem.where).rpartition(".")[2] for problem in find(base + text + "\n")]
+    assert sorted(found) == sorted(wrong)
+
+
+def test_a_key_that_only_resembles_another_is_not_taken_for_it(find: Find) -> None:
+    problems = find(TOPIC + "tables: {t: {form: topic('orders'), keys: id}}\n")
+    assert places(problems) == [("UNKNOWN_KEY", "headwater.yml:4 tables.t.form")]
 
 
 def test_a_bare_name_has_to_be_unique(find: Find) -> None:

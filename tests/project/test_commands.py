@@ -16,6 +16,7 @@ from headwater.project.load.loader import load_project
 from headwater.project.runnable import not_runnable
 from headwater.project.schema import project_schema
 from headwater.project.templates import template_names
+from tests.hints.followed import follows
 from tests.project.conftest import BASE, Write
 
 Run = Callable[..., tuple[int, str, str]]
@@ -36,19 +37,26 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return ran
 
 
+def landed(folder: Path, name: str = "landing") -> Path:
+    """The project, with a file for its source."""
+    (folder / name).mkdir()
+    (folder / name / "a.json").write_text("{}\n", encoding="utf-8")
+    return folder
+
+
 def test_check_of_a_right_project(run: Run, write: Write) -> None:
-    code, out, err = run("check", "--project", write(BASE + "topics: {t: {from: landing}}\n"))
+    code, out, err = run("check", "--project", landed(write(BASE + "topics: {t: {from: landing}}\n")))
     assert (code, out) == (0, "")
     assert "the project is fine" in err
 
 
 def test_check_of_a_wrong_project(run: Run, write: Write) -> None:
-    folder = write(BASE + "wharehouse: x\ntopics:\n  t: {from: landin}\n")
+    folder = landed(write(BASE + "wharehouse: x\ntopics:\n  t: {from: landin}\n"))
     code, out, err = run("check", "--project", folder)
     assert code == 2
     assert out.splitlines() == [
-        "headwater.yml:3 wharehouse: unknown key 'wharehouse'; did you mean 'warehouse'? [UNKNOWN_KEY]",
-        "headwater.yml:5 topics.t.from: there is no source 'landin'; did you mean 'landing'? [UNKNOWN_REFERENCE]",
+        "error headwater.yml:3 wharehouse: unknown key 'wharehouse'; did you mean 'warehouse'? [UNKNOWN_KEY]",
+        "error headwater.yml:5 topics.t.from: there is no source 'landin'; did you mean 'landing'? [UNKNOWN_REFERENCE]",
     ]
     assert "2 problems" in err
 
@@ -57,12 +65,13 @@ def test_check_for_programs(run: Run, write: Write) -> None:
     folder = write(
         BASE + "wharehouse: x\ntopics: {t: {from: landing}}\nexports: {e: {from: t, format: iceberg, to: lake.x.y}}\n"
     )
-    code, out, _ = run("check", "--project", folder, "--json")
+    code, out, _ = run("check", "--project", landed(folder), "--json")
     found = json.loads(out)
     assert code == 2
     assert (found["project"], found["ok"]) == ("shop", False)
     assert found["problems"] == [
         {
+            "level": "error",
             "code": "UNKNOWN_KEY",
             "message": "unknown key 'wharehouse'",
             "file": "headwater.yml",
@@ -71,7 +80,32 @@ def test_check_for_programs(run: Run, write: Write) -> None:
             "hint": "did you mean 'warehouse'?",
         }
     ]
-    assert [note["code"] for note in found["notes"]] == ["NOT_RUNNABLE_YET"]
+    assert [(note["level"], note["code"]) for note in found["notes"]] == [("note", "NOT_RUNNABLE_YET")]
+
+
+def test_check_tells_problems_from_notes(run: Run, write: Write) -> None:
+    code, out, err = run("check", "--project", landed(write(BASE + "server: {port: 80}\nformat: detla\n")))
+    assert code == 2
+    assert [line.partition(": ")[0] for line in out.splitlines()] == [
+        "error headwater.yml:4 format",
+        "note headwater.yml:3 server",
+    ]
+    assert "\x1b" not in out, "colours are for terminals"
+    assert "1 problem, 1 note" in err
+
+
+def test_check_tells_of_columns_by_other_names(run: Run, write: Write) -> None:
+    columns = "event_date date, id bigint, ID string, at timestamp, event_timestamp string, _file string, EVENT_ID int"
+    text = f"name: shop\nsources: {{l: {{type: files, path: ./l, schema: '{columns}', columns: {{timestamp: at}}}}}}\n"
+    code, out, _ = run("check", "--project", landed(write(text + "topics: {t: {from: l}}\n"), "l"))
+    assert code == 0
+    assert [line.partition("column ")[2].partition(";")[0] for line in out.splitlines()] == [
+        "'event_date' is kept as 'payload_event_date': every topic has a column 'event_date' of its own",
+        "'ID' is kept as 'payload_ID': another one differs from it only in case",
+        "'event_timestamp' is kept as 'payload_event_timestamp': every topic has a column 'event_timestamp' of its own",
+        "'_file' is kept as 'payload__file': table formats keep that name for themselves",
+    ]
+    assert "note headwater.yml:2 sources.l.schema: " in out and "RENAMED_COLUMN" in out
 
 
 def test_check_of_a_target(run: Run, write: Write) -> None:
@@ -82,6 +116,7 @@ def test_check_of_a_target(run: Run, write: Write) -> None:
     assert "ftp://" in out
 
 
+@follows("go to the project's folder, give --project PATH, or begin one with `headwater init DIR`")
 def test_check_without_a_project(run: Run, tmp_path: Path) -> None:
     code, out, err = run("check", "--project", tmp_path)
     assert (code, out) == (2, "")
@@ -125,12 +160,16 @@ def test_init_is_the_same_every_time(run: Run, tmp_path: Path) -> None:
     assert made[0] == made[1]
 
 
+@follows("choose another folder, or remove it")
 def test_init_writes_over_nothing(run: Run, tmp_path: Path) -> None:
     (tmp_path / "headwater.yml").write_text("name: mine\n")
     code, _, err = run("init", tmp_path)
     assert code == 2
     assert "ALREADY_EXISTS" in err
     assert [file.name for file in tmp_path.iterdir()] == ["headwater.yml"]
+    assert run("init", tmp_path / "other")[0] == 0
+    (tmp_path / "headwater.yml").unlink()
+    assert run("init", tmp_path)[0] == 0
 
 
 def test_init_into_a_folder_with_other_things(run: Run, tmp_path: Path) -> None:
@@ -150,3 +189,15 @@ def test_init_with_an_unknown_template(run: Run, tmp_path: Path) -> None:
     code, _, err = run("init", tmp_path / "p", "--template", "kafca")
     assert code == 2
     assert "did you mean 'kafka'?" in err
+
+
+def test_what_is_known_is_listed_once(run: Run, write: Write) -> None:
+    folder = write(BASE + "topics: {orders: {from: landing}, clicks: {from: landing}}\n")
+    for command in (("pause",), ("resume",), ("rebuild", "--yes"), ("reset", "--yes")):
+        code, _, err = run("flow", command[0], "nosuch", *command[1:], "--project", folder)
+        assert code == 2
+        assert "there is no flow 'nosuch'; known: topics.clicks, topics.orders [" in err
+    assert "did you mean 'orders'?" in run("flow", "pause", "ordres", "--project", folder)[2]
+    columns = "name: x\nsources: {l: {type: files, path: ./l, schema: 'event_id string, a int'}}\n"
+    folder = write(columns + "topics: {t: {from: l, deduplicate_by: zzzzz}}\n")
+    assert run("check", "--project", folder)[1].count(" event_id,") == 1

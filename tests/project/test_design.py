@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
+from headwater.core.errors import ProjectError
 from headwater.core.secret import Secret
 from headwater.core.spec import layout_of
 from headwater.project.check import check_project
@@ -62,6 +66,50 @@ def test_every_definition_knows_its_line() -> None:
 def test_what_cannot_run_yet_is_said() -> None:
     said = {note.where.path for note in not_runnable(shop()) if note.where is not None}
     assert said == {
-        "exports.orders_to_bi", "monitors.orders_fresh", "alerts.ops", "server",
+        "exports.orders_to_bi", "monitors.orders_fresh", "alerts.ops", "server", "maintenance", "sources.fake",
         "topics.orders.compact", "topics.orders.retain", "topics.orders.z_order_by",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("  clicks: {from: clicks}", "  clicks: {from: clicks, interop: [iceberg]}", "topics.clicks.interop"),
+        ("  clicks: {from: clicks}", "  clicks: {from: clicks, publish: [glue]}", "topics.clicks.publish"),
+        ('maintenance: {window: "01:00-05:00", max_parallel: 1}', "maintenance: false", "maintenance"),
+    ],
+)
+def test_what_later_releases_run_is_read_and_said(tmp_path: Path, old: str, new: str, path: str) -> None:
+    folder = shutil.copytree(FOLDER, tmp_path / "shop")
+    file = folder / "headwater.yml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    project = load_project(folder, env=ENV)
+    assert check_project(project) == []
+    assert path in {note.where.path for note in not_runnable(project) if note.where is not None}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ('"01:00-05:00"', '"1 to 5"', "maintenance", "01:00-05:00"),
+        ("rate: 100/s", "rate: fast", "sources.fake", "100/s"),
+        ("kind: decimal, between", "kind: uuid, between", "sources.fake", "`between` is not for kind `uuid`"),
+        ("postgres: {port: 5433}", "postgres: {port: 70000}", "server", "65535"),
+        ("flight: {port: 32010}", "flight: {prot: 32010}", "server", "port"),
+    ],
+)
+def test_wrong_values_of_them_are_told_where_they_stand(
+    tmp_path: Path, old: str, new: str, line: str, message: str
+) -> None:
+    folder = shutil.copytree(FOLDER, tmp_path / "shop")
+    file = folder / "headwater.yml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(ProjectError) as caught:
+        load_project(folder, env=ENV)
+    (problem,) = caught.value.problems
+    assert problem.where is not None
+    assert str(problem.where.path).startswith(line)
+    assert problem.where.line == 1 + next(n for n, text in enumerate(file.read_text().splitlines()) if new in text)
+    assert message in f"{problem.message} {problem.hint}"

@@ -8,9 +8,12 @@ import pytest
 
 from headwater.project.load.loader import load_project
 from headwater.project.runnable import not_runnable
+from tests.hints.followed import follows
 from tests.project.conftest import BASE, Write
 from tests.support import headwater
 
+LANDED = {"landing/1.json": '{"event_id": 1}\n'}
+"""A source with nothing in its folder is told of too."""
 CASES: dict[str, tuple[str, str, str]] = {
     "compact": (
         "topics: {t: {from: landing, compact: {every: 6h}}}",
@@ -69,10 +72,11 @@ CASES: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
+@follows("take it out", "until then every version is kept", "`headwater parquet compact {}` does it once", here=False)
 def test_what_is_accepted_and_does_nothing_is_said(write: Write, case: str) -> None:
     text, path, says = CASES[case]
     base = "name: shop\n" if text.startswith("sources:") else BASE
-    folder = write(base + text + "\n")
+    folder = write(base + text + "\n", LANDED)
     notes = not_runnable(load_project(folder))
     assert [note.where.path for note in notes if note.where] == [path]
     assert says in str(notes[0])
@@ -85,4 +89,4 @@ def test_what_is_accepted_and_does_nothing_is_said(write: Write, case: str) -> N
 def test_a_project_that_uses_what_works_has_no_notes(write: Write) -> None:
     text = "topics: {t: {from: landing, target_file_size: 64MB, partition_by: [event_date], trigger: 5m}}\n"
     text += "tables: {x: {keys: [id], schema: id bigint}}\n"
-    assert json.loads(headwater("check", "--project", write(BASE + text), "--json").out)["notes"] == []
+    assert json.loads(headwater("check", "--project", write(BASE + text, LANDED), "--json").out)["notes"] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,14 @@ from headwater.api.lake import Lake
 from headwater.core.model import Kind
 from headwater.core.spec import RelationSpec as RelationSpec
 from headwater.core.spec import Table, Topic, View
-from headwater.core.state import RelationRecord
+from headwater.core.state import LeaseRecord, RelationRecord
 from headwater.formats.registry import FORMATS
+from headwater.runner.holders import Holder
+from headwater.runner.leases import Lease
 from headwater.runner.setups import flow_names
 from headwater.runner.views import view_plans
+from headwater.warehouse import Warehouse
+from tests.hints.followed import follows
 from tests.support import headwater
 
 PROJECT = """\
@@ -67,10 +72,10 @@ MADE += [(Kind.TABLE, name) for name in ("people", "seen", "totals", "sliced", "
 class Planning:
     """A lake that has been made by one project, under another."""
 
-    def __init__(self, root: Path, format: str = "delta") -> None:
+    def __init__(self, root: Path, format: str = "delta", text: str = PROJECT) -> None:
         self.root = root
         (root / "landing").mkdir()
-        self.before = PROJECT.replace("FORMAT", format)
+        self.before = text.replace("FORMAT", format)
         (root / "headwater.yml").write_text(self.before, encoding="utf-8")
         (root / "shop.py").write_text(CODE, encoding="utf-8")
         (root / "codes.csv").write_text("code,n\n", encoding="utf-8")
@@ -135,7 +140,7 @@ class Planning:
         ("n smallint", "n int", "tables.codes", "change", "from the next step on"),
         ("n smallint", "n smallint, m int", "tables.codes", "change", "from the next step on"),
         ("n smallint", "n string", "tables.codes", "rebuild", "column 'n' becomes string, and Delta Lake can't"),
-        ("rate int", "rate date", "tables.rates", "leave", "headwater table drop rates, and load them again"),
+        ("rate int", "rate date", "tables.rates", "leave", "`headwater table drop rates --yes`, and load them again"),
         (
             "{from: landing, p",
             "{schema: {mismatch: discard_value}, from: landing, p",
@@ -169,6 +174,70 @@ def test_partitioning_is_changed_in_place_where_the_format_can(tmp_path: Path, f
         assert f"{FORMATS.get(format).title} can't change the partitioning in place" in why
 
 
+@pytest.mark.parametrize("old", ["log: {from: landing", "more: {from: landing"], ids=["payloads kept", "not kept"])
+@pytest.mark.parametrize("change", ["filter: n > 1", "exclude_events: a", "schema: {mismatch: fail}", "description: x"])
+def test_what_applies_a_change_to_old_rows_is_named(tmp_path: Path, old: str, change: str) -> None:
+    before = PROJECT.replace("log: {from: landing", "log: {from: landing, keep_raw: true")
+    planning = Planning(tmp_path, text=before)
+    name = old[: old.index(":")]
+    found = planning.after(f"{name}: {{from: landing", f"{name}: {{{change}, from: landing")
+    told = json.dumps(found[f"topics.{name}"]["why"])
+    assert ("headwater topic remap log --dry-run" in told) == (name == "log" and "description" not in change)
+    assert ("headwater flow rebuild topics.more --yes" in told) == (name == "more" and "description" not in change)
+
+
+def test_beside_a_runner_a_reload_applies_what_takes_rows_away(tmp_path: Path) -> None:
+    planning = Planning(tmp_path)
+    assert planning.after("[day]", "[hour]")["topics.log"]["applied_by"] == "headwater run --apply"
+    assert "only `headwater run --apply` does that" in headwater("plan", "--project", tmp_path).err
+    with Lake.open(tmp_path) as lake:
+        state = lake._warehouse.state
+        lease = Lease.take(state, "topics.log", Holder.here(), timedelta(minutes=5))
+        assert planning.plan()["topics.log"]["applied_by"] == "headwater reload --apply"
+        assert "only `headwater reload --apply` does that" in headwater("plan", "--project", tmp_path).err
+        for old, new, relation in (
+            ("log: {from: landing", "log: {filter: n > 1, from: landing", "topics.log"),
+            ("views:\n", "views:\n  more: {sql: SELECT 1 AS one}\n", "views.more"),
+            ("SELECT region, count(*) AS n", "SELECT region, sum(n) AS n", "views.counted"),
+        ):
+            found = planning.after(old, new)[relation]
+            assert (found["needs_apply"], found["applied_by"]) == (False, "headwater reload"), relation
+            assert f"{relation}: `headwater reload` has the runner" in headwater("plan", "--project", tmp_path).err
+        found = planning.after("log: {from: landing", "log: {filter: n > 1, from: landing")["topics.log"]
+        reload, rebuild = (json.dumps(found["why"]).find(words) for words in ("headwater reload", "flow rebuild"))
+        assert 0 < reload < rebuild, "rows that are made anew before are made by the old definition"
+        planning.after("[day]", "[hour]")
+        refused = headwater("run", "--once", "--project", tmp_path)
+        assert refused.code == 2 and "`headwater reload --apply` does it" in refused.err
+        lease.release()
+    assert planning.after("[day]", "[day], filter: n > 1")["topics.log"]["applied_by"] is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "hint"),
+    [
+        ("nosuch", "there is no topic 'nosuch'"),
+        ("new", "has no data yet"),
+        ("flat", "Parquet can't replace"),
+        ("log", "topics.log is run by"),
+    ],
+)
+def test_a_remap_that_can_not_be_is_refused_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str, hint: str
+) -> None:
+    more = "  flat: {from: landing, format: parquet}\n  new: {from: landing}\ntables:\n"
+    Planning(tmp_path, text=PROJECT.replace("tables:\n", more))
+    monkeypatch.setattr(Warehouse, "spark", property(lambda self: pytest.fail("Spark is started")))
+    with Lake.open(tmp_path) as lake:
+        state = lake._warehouse.state
+        lake._warehouse.remember(Kind.TOPIC, "flat")
+        now, another = state.now(), {**Holder.here().record(), "host": "elsewhere"}
+        assert state.take_lease(LeaseRecord("topics.log", "t", another, now, now + 600), None)
+    refused = headwater("topic", "remap", topic, "--project", tmp_path)
+    assert refused.code != 0 and hint in refused.err
+
+
+@follows("take another name, or drop it first: DROP MATERIALIZED VIEW {}")
 def test_what_is_gone_from_the_project_or_made_by_a_statement_is_left_alone(tmp_path: Path) -> None:
     planning = Planning(tmp_path)
     with Lake.open(tmp_path) as lake:
@@ -185,6 +254,8 @@ def test_what_is_gone_from_the_project_or_made_by_a_statement_is_left_alone(tmp_
     for command in (["plan"], ["run", "--once"]):
         refused = headwater(*command, "--json", "--project", tmp_path)
         assert refused.code == 2 and "which a statement made" in refused.err and "DUPLICATE_NAME" in refused.err
+    (tmp_path / "headwater.yml").write_text(f"{planning.before}  another: {{sql: SELECT 1 AS one}}\n", encoding="utf-8")
+    assert headwater("plan", "--project", tmp_path).code == 0
 
 
 def test_a_lake_of_an_earlier_release_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -196,12 +267,15 @@ def test_a_lake_of_an_earlier_release_is_taken_as_it_is(tmp_path: Path) -> None:
     assert planning.after("[day]", "[hour]") == {}
 
 
+@follows("`headwater plan` shows all of it; `{}` does it")
 def test_a_run_refuses_what_takes_rows_away(tmp_path: Path) -> None:
     planning = Planning(tmp_path)
     planning.after("[day]", "[hour]")
     answer = headwater("run", "--once", "--json", "--project", tmp_path)
     assert answer.code == 2
     assert "DESTRUCTIVE_CHANGE" in answer.err and "headwater.yml" in answer.err and "run --apply" in answer.err
+    shown = headwater("plan", "--json", "--project", tmp_path)
+    assert shown.code == 0 and "needs_apply" in shown.out
 
 
 def test_keys_and_order_of_applied_changes_are_checked_against_declared_columns(tmp_path: Path) -> None:
@@ -227,6 +301,7 @@ EVERY_KEY: dict[str, dict[str, str]] = {
         "partition_by": "partition_by: [id]", "z_order_by": "z_order_by: [id]",
         "target_file_size": "target_file_size: 1MB", "parquet": "parquet: {compression: zstd}",
         "compact": "compact: {every: 6h}", "retain": "retain: {versions: 3d}",
+        "interop": "interop: [iceberg]", "publish": "publish: [glue]",
         "description": "description: x", "tags": "tags: [x]", "owner": "owner: me", "options": "options: {a.b: c}",
     },
     "tables.rates: {keys: [since]": {

@@ -33,6 +33,7 @@ READ = {
     "propertyNames",
     "items",
     "minItems",
+    "maxItems",
     "exclusiveMinimum",
     "minimum",
     "maximum",
@@ -63,7 +64,8 @@ def fits(value: Any, schema: dict[str, Any]) -> bool:
             "oneOf" not in schema or sum(fits(value, arm) for arm in schema["oneOf"]) == 1,
             not isinstance(value, str) or re.search(schema.get("pattern", ""), value) is not None,
             not isinstance(value, list) or all(fits(item, schema.get("items", {})) for item in value),
-            not isinstance(value, list) or len(value) >= schema.get("minItems", 0),
+            not isinstance(value, list)
+            or schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)),
             not isinstance(value, (int, float)) or _within(value, schema),
             not isinstance(value, dict) or _object_fits(value, schema),
         )

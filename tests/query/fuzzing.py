@@ -20,6 +20,31 @@ LITERALS = [
     "DATE '2024-01-01'", "DATE 'no'", "TIMESTAMP '2024-13-01'", "INTERVAL '1' DAY", "array()", "array(1, NULL)", "X'00'",
     "map('a', 1)", "struct(1)", "true", "current_date()", "'$'", "'\\\\'", "'%'", "?", ":x", "1/0", "cast('x' AS int)",
 ]  # fmt: skip
+EDGES = [
+    # the first and last of each type, and what lies beyond
+    "DATE '0001-01-01'", "DATE '9999-12-31'", "DATE '-0044-03-15'", "DATE '+12345-01-01'", "make_date(20000, 1, 1)",
+    "date_add(DATE '9999-12-31', 1)", "date_add(DATE '1970-01-01', 2147483647)", "date_sub(DATE '0001-01-01', 1)",
+    "DATE '9999-12-31' + INTERVAL '1' DAY", "add_months(DATE '9999-12-31', 1)", "last_day(DATE '9999-12-31')",
+    "TIMESTAMP '9999-12-31 23:59:59.999999'", "TIMESTAMP '0001-01-01 00:00:00'", "timestamp_seconds(999999999999)",
+    "timestamp_micros(9223372036854775807)", "timestamp_micros(-9223372036854775808)", "timestamp_millis(-99999999999999)",
+    "TIMESTAMP_NTZ '9999-12-31 23:59:59.999999'", "TIMESTAMP_NTZ '0001-01-01' - INTERVAL '1' DAY",
+    "INTERVAL '1' MONTH", "INTERVAL '178956970-7' YEAR TO MONTH", "INTERVAL '106751991 04:00:54.775807' DAY TO SECOND",
+    "INTERVAL '-1' DAY", "INTERVAL '999999999' DAY", "make_interval(1)", "make_dt_interval(1)", "make_ym_interval(1)",
+    "127Y", "-128Y", "32767S", "2147483647", "-2147483648", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
+    "1e309", "-1e309", "double('NaN')", "double('-Infinity')", "float('NaN')", "1.4e-45F", "-0.0", "-0.0D",
+    "99999999999999999999999999999999999999BD", "0.00000000000000000000000000000000000001BD", "cast(1 AS decimal(38, 38))",
+    "map()", "array(array())", "array(map())", "map(1, array())", "map(1, map())", "struct()", "named_struct('a', NULL)",
+    "named_struct('a', 1, 'a', 2)", "map(struct(1), 1)", "map(array(1), 1)", "map(DATE '2024-01-01', 1)", "map(X'00', 1.5BD)",
+    "map(double('NaN'), 1)", "map(true, 1)", "map(TIMESTAMP '2024-01-01', 1)", "map_from_arrays(array(), array())",
+    "array(INTERVAL '1' MONTH)", "array(DATE '9999-12-31', date_add(DATE '9999-12-31', 1))", "sequence(1, 0)", "array(struct(array(map(1, 2))))",
+    "'\ud800'", "'\udfff x'", "'a\ud83d'", "'\x00'", "'\\ud800'", "'\ufffe'", "X''", "space(0)", "repeat('x', 100000)",
+    "CAST(NULL AS array<map<int, struct<a: int>>>)", "CAST(NULL AS interval)", "CAST('1' AS interval day)", "1" * 500,
+    "(" * 60 + "1" + ")" * 60, "abs(" * 35 + "1" + ")" * 35, "1" + " + 1" * 450, "1" + " + 1" * 600, "'a'" + " || 'a'" * 300,
+    "true" + " AND true" * 400, "id = 1" + " OR id = 1" * 600, "NOT " * 100 + "true", "- " * 200 + "1", "array(1)" + "[0]" * 100,
+    "id IN (" + ", ".join(map(str, range(3000))) + ")", "CASE WHEN true THEN " * 30 + "1" + " END" * 30,
+    "CASE" + " WHEN id = 1 THEN 1" * 300 + " END", "CAST(" * 40 + "1" + " AS int)" * 40, "1" + "::int" * 100,
+]  # fmt: skip
+"""Values at the ends of their types, empty and odd collections, texts that are none, and what is long or deep."""
 FUNCTIONS = [
     "count", "sum", "avg", "min", "max", "abs", "sqrt", "length", "upper", "substring", "concat", "coalesce", "nullif",
     "round", "date_trunc", "year", "element_at", "size", "explode", "sequence", "collect_list", "stddev", "median",
@@ -63,7 +88,7 @@ class Fuzz:
         if kind <= 1:
             return self.pick(COLUMNS[:-1])
         if kind == 2:
-            return self.pick(LITERALS)
+            return self.pick(EDGES if self.some(0.4) else LITERALS)
         if kind <= 5:
             arguments = ", ".join(self.value(depth + 1) for _ in range(self.random.randrange(4)))
             over = self.pick([" OVER ()", " OVER (PARTITION BY name ORDER BY id)"]) if self.some(0.1) else ""
@@ -101,16 +126,20 @@ class Fuzz:
         if self.some(0.25):
             text = self.broken(text)
         before = self.pick(["", "", "", "EXPLAIN ", "EXPLAIN ANALYZE ", "EXPLAIN ANALYZE ", "explain formatted "])
+        after = self.pick(["", "", "", "", "", ";", " /* */ ; --x", "; -- x", " ;; ", "\n-- x\n;"])
         if self.some(0.08):
             return self.pick([
                 "SHOW TABLES", "SHOW COLUMNS FROM orders", "DESCRIBE orders", "DESCRIBE HISTORY nowhere", "SET engine = x",
                 "SET limit = -1", "REFRESH MATERIALIZED VIEW nowhere", "DROP MATERIALIZED VIEW nowhere", "DELETE FROM orders",
                 "EXPLAIN MATERIALIZED VIEW totals", f"CREATE MATERIALIZED VIEW orders AS {text}", "INSERT INTO kept VALUES (1)",
                 f"EXPORT topic('orders') TO {self.pick(['ICEBERG', 'X'])} '{self.pick(['', 'x://', 'file:///dev/null'])}'",
-                "", " ; ", "-- nothing", "EXPLAIN", "EXPLAIN ANALYZE", "(" * 300, "SELECT " + "(" * 200 + "1" + ")" * 200,
+                "", " ; ", "-- nothing", "; --x", "/* */ ; /* */", "SHOW TOPICS /* */ ; --x", "SELECT 1; SELECT 2 --x", "SELECT '\ud800'",
+                *(f"SELECT {self.pick(EDGES)} AS a, {self.pick(EDGES)} AS b" for _ in range(12)),
+                "SELECT * FROM (" * 200 + "SELECT 1 AS a" + ")" * 200, " UNION ALL ".join(["SELECT 1 AS a"] * 30), "SELECT 1 AS a FROM (SELECT 1 AS a) t" + " JOIN (SELECT 1 AS a) t USING (a)" * 600,
+                "SELECT cast(NULL AS " + "array<" * 300 + "int" + ">" * 300 + ")", f"SELECT * FROM topic('orders') LIMIT {'9' * 30}", f"SELECT * FROM topic('orders') VERSION AS OF {'9' * 30}", "EXPLAIN", "EXPLAIN ANALYZE", "(" * 300, "SELECT " + "(" * 200 + "1" + ")" * 200,
                 "SELECT " + "-" * 300 + "1", "SELECT " + " + ".join(["1"] * 400), "USE x", "CACHE TABLE orders",
             ])  # fmt: skip
-        return before + text
+        return before + text + after
 
     def broken(self, text: str) -> str:
         """The text with a few of its words gone, doubled, or others among them."""

@@ -15,8 +15,8 @@ from headwater.project.load.loader import load_project
 from headwater.query.engines import answer
 from headwater.query.explain import explain
 from headwater.query.limits import QueryStop
-from headwater.query.result import told_apart
 from headwater.query.spark.answer import SparkAnswer
+from headwater.query.values import told_apart
 from headwater.warehouse import Warehouse
 from tests.query.comparing import differences
 from tests.query.lab import QUICK
@@ -101,7 +101,7 @@ def test_a_join_in_a_bad_order_is_turned_round(lake: Warehouse) -> None:
     assert (order.rows, order.rows_as_written) == (6 + 120 + 120, 600 + 600 + 120)
     (line,) = [line for line in explained.lines() if line.startswith("join order: ")]
     assert "r (1 of 5 rows)" in line and "246 rows on the way; 1320 as written, s, i, p, r" in line
-    assert explained.described()["joins"][0]["rows"] == 246
+    assert explained.to_dict()["joins"][0]["rows"] == 246
     expected = sorted((row["name"], row["n"]) for row in answer(lake, BAD, engine="duckdb"))
     assert sorted((row["name"], row["n"]) for row in answer(lake, BAD, engine="spark")) == expected
 

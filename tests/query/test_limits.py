@@ -24,6 +24,8 @@ from tests.query.events import events
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 ENDLESS: dict[Engine, str] = {
     "duckdb": "SELECT count(*) AS n FROM events a, events b, events c, events d "
     "WHERE a.amount + b.amount + c.amount + d.amount > 1e9",

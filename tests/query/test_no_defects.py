@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +20,10 @@ from headwater.formats.registry import FORMATS
 from tests.query.fuzzing import RELATIONS, Fuzz
 from tests.support import Answer, headwater
 
+_RAW = re.compile(
+    r"INTERNAL|Traceback \(most recent|Py4J|StackOverflow|AssertionError|RecursionError|OverflowError|NullPointer"
+)
+"""What no message has that says what to do."""
 SECONDS = 8.0
 """How long each kind of input may be tried, at most."""
 PROJECT: dict[str, Any] = {
@@ -83,7 +88,7 @@ def tried(asked: Callable[[], tuple[str | Path, ...]], count: int) -> list[str]:
 
 def complaint(answer: Answer) -> str:
     text = answer.err + answer.out[-2000:]
-    if answer.code not in (0, 1, 2) or "INTERNAL" in text or "Traceback (most recent" in text or "Py4J" in text:
+    if answer.code not in (0, 1, 2) or _RAW.search(text):
         return f"{answer.code} {text[-600:]}"
     return "failed and said nothing" if answer.code and not text.strip() else ""
 
@@ -92,12 +97,15 @@ def test_queries(lake: Path, seed: int) -> None:
     fuzz = Fuzz(seed)
     outputs = ["table", "json", "csv", "ndjson"]
     engines = ["auto", "auto", "auto", "auto", "auto", "duckdb", "spark"]
-    assert not tried(
-        lambda: (
-            "query", fuzz.statement(), "--output", fuzz.pick(outputs), "--engine", fuzz.pick(engines), "--project", lake
-        ),
-        400,
-    )  # fmt: skip
+    limits = ["0", "1", "2147483647", "2147483648", "9" * 20, "-1", "x"]
+
+    def asked() -> tuple[str | Path, ...]:
+        options = [f"--limit={fuzz.pick(limits)}"] if fuzz.some(0.1) else []
+        options += ["--read-only"] if fuzz.some(0.2) else []
+        answered = ("--output", fuzz.pick(outputs), "--engine", fuzz.pick(engines))
+        return ("query", fuzz.statement(), *answered, *options, "--project", lake)
+
+    assert not tried(asked, 400)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

@@ -91,7 +91,7 @@ def test_a_view_answers_for_its_table(lake: Warehouse) -> None:
         assert offer is not None and offer.view == "by_day", sql
         assert offer.fresh, offer.why
         from_view, from_table = answer(lake, sql, rewrite=True), answer(lake, sql)
-        assert from_view.view == "by_day" and list(from_view.versions) == ["views.by_day"], sql
+        assert from_view.from_view == "by_day" and list(from_view.versions) == ["views.by_day"], sql
         assert not differences(from_view.arrow(), from_table.arrow(), sql), sql
     assert {answer(lake, sql, rewrite=True).engine for sql in ANSWERED[:3]} == {"duckdb"}
 
@@ -99,15 +99,15 @@ def test_a_view_answers_for_its_table(lake: Warehouse) -> None:
 def test_a_view_is_not_offered_for_what_it_does_not_hold(lake: Warehouse) -> None:
     for sql in NOT_ANSWERED:
         assert by_view(lake, sql) is None, sql
-        assert answer(lake, sql, rewrite=True).view is None
+        assert answer(lake, sql, rewrite=True).from_view is None
 
 
 def test_a_setting_has_views_answer(lake: Warehouse) -> None:
     with Lake.open(lake.project.root) as opened:
-        assert opened.sql(ANSWERED[0]).view is None
+        assert opened.sql(ANSWERED[0]).from_view is None
         opened.sql("SET headwater.rewrite = on")
         result = opened.sql(ANSWERED[0])
-        assert (result.view, result.engine) == ("by_day", "duckdb")
+        assert (result.from_view, result.engine) == ("by_day", "duckdb")
         assert any("mv('by_day') could answer it" in row["plan"] for row in opened.sql(f"EXPLAIN {ANSWERED[0]}"))
 
 
@@ -120,8 +120,8 @@ def test_a_view_that_is_behind_is_offered_but_not_used(lake: Warehouse) -> None:
     explained = explain(lake, sql)
     assert explained.view is not None and not explained.view.fresh
     assert "which is at" in explained.view.why and "mv('by_day') could answer it" in "\n".join(explained.lines())
-    assert answer(lake, sql, rewrite=True).view is None
+    assert answer(lake, sql, rewrite=True).from_view is None
     refresh_view(lake, "by_day")
     again = answer(lake, sql, rewrite=True)
-    assert again.view == "by_day"
+    assert again.from_view == "by_day"
     assert sum(row["n"] for row in again) == 49

@@ -40,10 +40,10 @@ def test_a_join_is_broadcast_by_what_its_conditions_leave(
     lake.spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "1000")
     plain = answer(lake, JOIN)
     assert plain.engine == "spark" and "reverse" in plain.reason
-    assert "SortMergeJoin" in plain.df._jdf.queryExecution().executedPlan().toString()
+    assert "SortMergeJoin" in plain.df()._jdf.queryExecution().executedPlan().toString()
     monkeypatch.setattr(broadcasts.small_parts, "__defaults__", (3000,))
     small = answer(lake, JOIN)
-    assert "BroadcastHashJoin" in small.df._jdf.queryExecution().executedPlan().toString()
+    assert "BroadcastHashJoin" in small.df()._jdf.queryExecution().executedPlan().toString()
     assert sorted(row["id"] for row in small) == sorted(row["id"] for row in plain)
     lake.close()
 
@@ -111,8 +111,8 @@ def test_row_groups_of_files_that_only_spark_knows(spark: SparkSession, tmp_path
     joined = "SELECT a.id FROM things a JOIN things b ON a.id = b.id JOIN things c ON a.id = c.id WHERE c.id = 5"
     (order,) = explain(lake, joined, engine="spark").joins
     assert order.changed and [one.rows_all for one in order.relations] == [3000, 3000, 3000]
-    light = explain(lake, sql, engine="duckdb", analyze=True)
-    assert light.rows == 50 and any("row groups  not known: the rows came through" in line for line in light.lines())
+    native = explain(lake, sql, engine="duckdb", analyze=True)
+    assert native.rows == 50 and any("row groups  not known: the rows came through" in line for line in native.lines())
     _gathers_statistics(lake, "id < 600 AND word IS NOT NULL", None, 600)
     lake.close()
 

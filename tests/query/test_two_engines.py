@@ -32,6 +32,9 @@ NAMED = [
     "SELECT things.id, things.st.y, 'text', 7, true, cast(i AS string), abs(i), i IS NULL, i IS NOT NULL FROM things",
     "SELECT date_trunc('hour', ts), year(dt), coalesce(i, 0), - i, i / 2, i % 2 FROM things",
     "SELECT * FROM things",
+    "SELECT ID, things.Dec, St.X, ID + 1, count(Bo) OVER () AS N FROM things",
+    "SELECT Q.Id, count(*) FROM (SELECT iD, I AS Other FROM things) q GROUP BY q.ID",
+    "SELECT K, a.V AS w FROM others a JOIN (SELECT j AS k, id FROM things) b USING (K)",
     "SELECT t.*, o.v FROM things t JOIN others o ON t.j = o.k",
     "SELECT * FROM others a JOIN (SELECT j AS k, id FROM things) b USING (k)",
     "SELECT * FROM others a FULL JOIN (SELECT j AS k, id FROM things) b USING (k)",
@@ -162,7 +165,7 @@ def test_a_result_in_every_shape(lake: Warehouse) -> None:
     assert result.arrow().num_rows == len(result.rows()) == len(result.pandas()) == result.polars().height == 40
     assert [row["id"] for row in result] == list(range(40))
     assert sum(batch.num_rows for batch in result.batches()) == 40
-    assert result.df.count() == 40
+    assert result.df().count() == 40
     spark = answer(lake, "SELECT id, ts, dec, m, st FROM things WHERE id < 40 ORDER BY id", engine="spark")
     assert spark.schema == result.schema
     assert spark.rows() == result.rows()

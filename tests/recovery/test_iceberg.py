@@ -15,6 +15,7 @@ from headwater.core.spec import Layout
 from headwater.core.storage import Files
 from headwater.formats.base import Address, LakeContext
 from headwater.formats.iceberg.avro import AvroFile
+from headwater.formats.iceberg.format import ICEBERG
 from headwater.formats.iceberg.relocation import metadata_files, relocate, tables_in
 from headwater.formats.iceberg.spark import IcebergTable
 from headwater.formats.relocation import PathMap
@@ -25,9 +26,9 @@ ROWS = [(n, f"name {n}", n % 3) for n in range(60)]
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> IcebergTable:
     """By folder, so that nothing but the table itself knows its place; rows are deleted by position in two versions."""
-    around = LakeContext(str(tmp_path / "lake here"), str(tmp_path / ".headwater"), {})
-    Path(around.home).mkdir()
-    made = IcebergTable(spark, Address(path=str(tmp_path / "lake here" / "odd [name]")), around)
+    context = LakeContext(str(tmp_path / "lake here"), str(tmp_path / ".headwater"), {})
+    Path(context.home).mkdir()
+    made = IcebergTable(ICEBERG, spark, Address(path=str(tmp_path / "lake here" / "odd [name]")), context)
     frame = spark.createDataFrame(ROWS, "id int, name string, part int")
     options = {f"write.{what}.mode": "merge-on-read" for what in ("delete", "update", "merge")}
     made.create(frame.schema, Layout(partition_by=("part",), options=options))
@@ -61,7 +62,9 @@ def test_rows_that_were_deleted_by_position_stay_deleted(
     assert {path: path.read_bytes() for path in new.rglob("*") if path.is_file()} == before, "again it changes nothing"
     if move == "copy":
         shutil.rmtree(old)  # nothing may be read there
-    moved = IcebergTable(spark, Address(path=str(new / "odd [name]")), LakeContext(str(new), table.around.home, {}))
+    moved = IcebergTable(
+        ICEBERG, spark, Address(path=str(new / "odd [name]")), LakeContext(str(new), table.context.home, {})
+    )
     assert {version: ids(moved.read(version).collect()) for version in versions} == expected
     static = StaticTable.from_metadata(files.join(metadata_files(files, folder)[0]))
     for version in versions:

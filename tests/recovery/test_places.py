@@ -14,7 +14,9 @@ from headwater.api.lake import Lake
 from headwater.core.errors import Code, HeadwaterError
 from headwater.core.state import LeaseRecord, State
 from headwater.runner.holders import Holder
+from tests.hints.followed import follows
 from tests.recovery.lab import Moving
+from tests.services.postgres import postgres
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -73,6 +75,22 @@ def test_a_copied_project_does_not_write_to_the_lake_of_the_original(tmp_path: P
     assert copy.run()[0]["topics.orders"] == (1, 1), "the original is gone: this is the project now"
 
 
+def test_a_copied_lake_with_a_shared_state_is_refused_until_it_has_its_own(tmp_path: Path) -> None:
+    """The original's rows, leases and tables are in that state: the copy neither reads nor changes them."""
+    with postgres() as address:
+        project = once(tmp_path / "project", more=f"state: {address}")
+        copy = Moving(tmp_path / "copy")
+        shutil.copytree(project.root, copy.root)
+        copy.land("b.json", [("3", "y", 3)])
+        refused = copy.do("run", "--once", "--json")
+        assert refused.code == 1 and "LAKE_COPIED" in refused.out + refused.err
+        assert project.run() == (NOTHING_NEW, "") and project.kinds() == FIRST
+        text = (copy.root / "headwater.yml").read_text()
+        (copy.root / "headwater.yml").write_text(text.replace(address, "sqlite"))
+        assert copy.run()[0]["topics.orders"] == (1, 1)
+        assert copy.kinds() == [FIRST[0], ("y", 2, 5)] and project.kinds() == FIRST
+
+
 def test_links_lead_to_the_same_lake(tmp_path: Path) -> None:
     project = once(tmp_path / "project", "iceberg")
     (tmp_path / "link").symlink_to(project.root)
@@ -101,6 +119,36 @@ def test_only_the_warehouse_is_copied_for_another_target(tmp_path: Path) -> None
     assert ran["topics.orders"] == (1, 3), "an empty lake reads everything, and takes nothing for its own"
     assert project.run()[0]["topics.orders"] == (1, 1)
     assert sorted(path.name for path in (project.root / "empty" / "topics").iterdir()) == ["orders"]
+
+
+@follows("mount its disk, or put the lake back; to begin an empty one there, {}")
+def test_a_warehouse_that_is_not_mounted_is_not_begun_anew(tmp_path: Path) -> None:
+    project = once(tmp_path / "project")
+    project.land("b.json", [("3", "y", 3)])
+    lake, disk = project.root / "lake", tmp_path / "disk"
+    lake.rename(disk)
+    for there in (True, False):
+        if there:
+            lake.mkdir()
+        for words in ("run", "run --once", "plan", "flow rebuild orders --yes", "topic history orders"):
+            refused = project.do(*words.split())
+            assert refused.code == 1 and f"the lake {lake} is gone" in refused.err, (words, refused)
+            assert "mount its disk" in refused.err and "STORAGE_FAILED" in refused.err
+        for engine in ("duckdb", "spark"):
+            refused = project.do("query", "SELECT * FROM mv('kinds')", "--engine", engine)
+            assert refused.code == 1 and f"the lake {lake} is gone" in refused.err
+        for words in ("status", "flow list", "flow pause orders", "flow resume orders", "check"):
+            assert project.do(*words.split()).code == 0, words
+        if there:
+            assert list(lake.iterdir()) == []
+            lake.rmdir()
+        assert not lake.exists()
+    disk.rename(lake)
+    assert project.kinds() == FIRST
+    assert project.run()[0]["topics.orders"] == (1, 1)
+    lake.rename(disk)
+    shutil.rmtree(project.root / ".headwater")
+    assert project.run()[0]["topics.orders"] == (1, 3), "as the message says: an empty lake is begun there"
 
 
 @pytest.mark.parametrize("copied", [False, True], ids=["moved", "copied"])
@@ -155,7 +203,7 @@ def test_an_append_goes_to_the_lake_of_the_original_alone(tmp_path: Path) -> Non
     text = text.replace("landing: {type: files", "landing: {type: append}\n  unused: {type: files")
     (project.root / "headwater.yml").write_text(text)
     with Lake.open(project.root) as lake:
-        assert lake.topic("orders").append([{"event_id": "1", "kind": "x", "amount": 1}])["committed"]
+        assert lake.topic("orders").append([{"event_id": "1", "kind": "x", "amount": 1}]).committed
     copy = Moving(tmp_path / "copy")
     shutil.copytree(project.root, copy.root)
     with Lake.open(copy.root) as lake, pytest.raises(HeadwaterError) as refused:

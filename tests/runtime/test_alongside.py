@@ -4,11 +4,14 @@ can't go on because of another flow says so."""
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headwater import Lake
+from headwater.runner.holds import alone
 from tests.runtime.alongside import running, until
 from tests.support import Shop, headwater
 
@@ -72,6 +75,18 @@ def test_a_runner_takes_and_lets_go_of_views_that_statements_make_replace_and_dr
         assert not runner.of("started", "views.asked") and not runner.of("failed")
         assert {one["flow"] for one in runner("status", "--json").json} == {"topics.orders", "views.asked"}
     assert [report.flow for report in runner.reports] == ["topics.orders"]
+
+
+def test_a_flow_that_a_command_has_when_the_runner_starts_is_taken_when_it_comes_back(tmp_path: Path) -> None:
+    shop = Shop.make(tmp_path)
+    shop.land("1.json", [{"event_id": "a"}])
+    with Lake.open(tmp_path) as lake, ExitStack() as command:
+        command.enter_context(alone(lake._warehouse, "topics.orders"))
+        with running(tmp_path) as runner:
+            until(lambda: runner.reports, runner.told)
+            assert not runner.of("started") and not runner.of("failed")
+            command.close()
+            assert runner.until("step", "topics.orders").details["rows"] == 1
 
 
 BLOCKED = """\
@@ -172,7 +187,7 @@ def test_a_reload_touches_the_flows_concerned_and_a_broken_project_none(tmp_path
             ([("from: landing}\n  events", "from: nowhere}\n  events")], "there is no source 'nowhere'"),
             (
                 [("orders: {from: landing}", "orders: {from: landing, partition_by: [event_date]}")],
-                "headwater reload --apply does it",
+                "`headwater reload --apply` does it",
             ),
             ([("name: shop", "name: shop\nspark: {ui: true}")], "RESTART_NEEDED"),
             ([("name: shop", "name: shop\nformat: hudi\nstate: postgresql://x@localhost/y")], "`state` has changed"),

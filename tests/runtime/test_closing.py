@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import COLD
+
+pytestmark = pytest.mark.spark
 
 SCRIPT = """\
 import sys, time

@@ -13,6 +13,8 @@ from tests.runtime.running import COMMAND
 from tests.services.standalone import Cluster, standalone
 from tests.support import QUICK_START
 
+pytestmark = pytest.mark.spark
+
 CODE = """
 import pandas as pd
 from headwater import mapper, transform, upcaster

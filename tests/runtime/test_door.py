@@ -17,10 +17,12 @@ from pathlib import Path
 import pytest
 
 from headwater.cli.remote import ask
+from headwater.cli.style import has_colour, width_of
 from headwater.project.load.loader import load_project
 from headwater.runner.socket.address import folder_of, socket_of
 from headwater.runner.socket.frames import Frame, Line
 from headwater.runner.socket.server import Answers, Request, RunnerSocket
+from tests.runtime.terminal import Terminal
 
 ASK = "import sys; from headwater.cli.remote import ask; sys.exit(ask(sys.argv[1:]))"
 """A command that is answered, in a process of its own."""
@@ -51,6 +53,30 @@ def opened(root: Path, run: Callable[[Request], int]) -> Iterator[RunnerSocket]:
 def asking(root: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-c", ASK, *arguments, "--project", str(root)]
     return subprocess.run(command, capture_output=True, timeout=60, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.mark.parametrize(("no_colour", "expected"), [("", "True 97 True"), ("1", "False 97 False")])
+def test_the_terminal_of_a_command_is_known(
+    root: Path, monkeypatch: pytest.MonkeyPatch, no_colour: str, expected: str
+) -> None:
+    """How wide it is, and whether it wants colour: of its own environment, and not the runner's."""
+    for name, value in {"TERM": "xterm", "COLUMNS": "97", "NO_COLOR": no_colour}.items():
+        monkeypatch.setenv(name, value)
+
+    def run(request: Request) -> int:
+        out, err = request.streams.stdout, request.streams.stderr
+        monkeypatch.setenv("NO_COLOR", "" if no_colour else "1")
+        monkeypatch.setenv("COLUMNS", "20")
+        out.write(f"{has_colour(out)} {width_of(out)} {has_colour(err)}\n")
+        return 0
+
+    with opened(root, run):
+        terminal = Terminal([sys.executable, "-c", ASK, "query", "x", "--project", str(root)])
+        try:
+            assert terminal.wait() == 0
+        finally:
+            terminal.end()
+    assert terminal.said.strip() == expected
 
 
 def test_a_command_gets_its_output_errors_and_exit_code_and_gives_its_folder(root: Path, tmp_path: Path) -> None:
@@ -119,9 +145,9 @@ def test_a_command_that_goes_away_ends_what_was_done_for_it(root: Path) -> None:
         process = subprocess.Popen(
             [sys.executable, "-c", ASK, "query", "x", "--project", str(root)], stdout=subprocess.DEVNULL
         )
-        assert begun.wait(20)
+        assert begun.wait(120)
         process.send_signal(2)
-        assert process.wait(10) == 130 and ended.wait(10)
+        assert process.wait(60) == 130 and ended.wait(60)
 
 
 def test_a_command_for_something_else_is_not_answered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from headwater.flows.flow import Range
 from headwater.runner.pace import FIRST_RETRY, LONGEST_POLL, LONGEST_RETRY, SHORTEST_POLL, BackOff, Pace
+from headwater.sources.reader import OffsetRange
 
 
-def range_of(rows: int | None, full: bool = False) -> Range:
-    return Range({"s": 1}, rows=rows, full=full)
+def range_of(rows: int | None, full: bool = False) -> OffsetRange:
+    return OffsetRange({"s": 1}, rows=rows, full=full)
 
 
 def test_enough_events_are_taken_at_once_and_few_wait_for_more() -> None:

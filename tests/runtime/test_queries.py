@@ -16,6 +16,8 @@ import pytest
 from tests.runtime.running import COMMAND, PROJECT, Running, jvms, land
 from tests.support import COLD
 
+pytestmark = pytest.mark.spark
+
 HUGE = (
     "SELECT size(collect_list(s)) AS n FROM "
     "(SELECT concat(repeat('a', 1000000), cast(id AS string)) AS s FROM range(20000))"
@@ -24,6 +26,7 @@ FOLDED = (
     "SELECT aggregate(sequence(1, 200000), 0L, (a, x) -> a + aggregate(sequence(1, 200000), 0L, (b, y) -> b + y % 7))"
 )
 """Spark computes it while it plans, where there is no job that could be cancelled."""
+LONG = "SELECT sum(id % 7) AS n FROM range(200000000)"
 ENDLESS = "SELECT sum(id % 7) AS n FROM range(1000000000000)"
 
 
@@ -77,6 +80,8 @@ def test_queries_beside_a_runner(tmp_path: Path, runners: list[Running]) -> None
     assert wrong.returncode == 2 and '"UNKNOWN_COLUMN"' in wrong.stderr and "^^^^" in wrong.stderr, wrong.stderr
     failed = query(tmp_path, "SELECT raise_error('so it is') FROM topic('orders')")
     assert failed.returncode == 1 and "so it is" in failed.stderr, failed.stderr
+    odd = query(tmp_path, "SELECT to_date('x', 'nonsense') AS a")  # an error of Java's that knows no place in a query
+    assert odd.returncode == 1 and "week-based patterns" in odd.stderr, odd.stderr
     plan = "\n".join(row["plan"] for row in rows(tmp_path, "EXPLAIN ANALYZE SELECT count(*) AS n FROM topic('orders')"))
     assert "engine: spark" in plan and "rows: estimated" in plan
     assert len(rows(tmp_path, "SELECT id, repeat('x', 1000) AS x FROM range(30000)")) == 30000
@@ -96,18 +101,23 @@ def test_queries_beside_a_runner(tmp_path: Path, runners: list[Running]) -> None
         assert left.wait(20) == 130 and used(queries) - before >= 1.5
     assert rests(queries)
 
-    # One that takes all memory ends with its Spark; flows go on meanwhile, and the next query is answered.
-    with subprocess.Popen(command(tmp_path, "query", HUGE), stderr=subprocess.PIPE, text=True) as large:
+    # One that takes all memory ends with its Spark; flows go on meanwhile, another query beside it is run again, and
+    # the next one is answered.
+    words = [command(tmp_path, "query", HUGE), command(tmp_path, "query", LONG, "--engine", "spark", "--json")]
+    large, other = (subprocess.Popen(each, stdout=-1, stderr=-1, text=True) for each in words)
+    with large, other:
         land(tmp_path, "2.json", [f"b{n}" for n in range(50)])
         runner.until(lambda: sum(step["rows"] for step in runner.of("step")) == 53)
-        _, said = large.communicate(timeout=120)
+        _, said = large.communicate(timeout=180)
+        found, complaint = other.communicate(timeout=180)
     assert large.returncode == 1 and "QUERY_TOO_LARGE" in said and "queries.memory" in said, said
+    assert other.returncode == 0 and json.loads(found) == [{"n": 599999994}], complaint
     assert flows.is_running() and not runner.of("restart")
     assert rows(tmp_path, "SELECT count(*) AS n FROM topic('orders')") == [{"n": 53}]
-    assert not queries.is_running() and len(runner.jvms()) == 2
+    assert not queries.is_running()
 
     # One that can't be stopped is left at its time, and its Spark is ended once nobody needs it.
-    (queries,) = [jvm for jvm in runner.jvms() if jvm.pid != flows.pid]
+    queries = max((jvm for jvm in runner.jvms() if jvm.pid != flows.pid), key=psutil.Process.create_time)
     stuck = query(tmp_path, FOLDED, "--timeout", "3s")
     assert stuck.returncode == 1 and '"QUERY_LIMIT"' in stuck.stderr, stuck.stderr
     queries.wait(60)

@@ -18,6 +18,8 @@ from tests.services.s3 import SECRET_KEY, object_store
 from tests.sources.events_lab import Store
 from tests.support import QUICK_START
 
+pytestmark = pytest.mark.spark
+
 PROJECT = """\
 name: safe
 warehouse: s3://safe/lake

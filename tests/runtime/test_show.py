@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -78,4 +79,6 @@ print("after", file=sys.stderr)
 def test_what_a_library_prints_when_a_commit_fails_goes_to_the_log_and_not_to_the_terminal(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PANIC], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stderr.splitlines() == ["raised DeltaError", "raised DeltaError", "after"]
-    assert (tmp_path / "home" / "logs" / "native.err").read_text().count("panicked at") == 2
+    words = tmp_path / "home" / "logs" / "native.err"
+    assert words.read_text().count("panicked at") == 2
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (words, words.parent)] == [0o600, 0o700]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.runtime.running import PROJECT, Running, land
 from tests.runtime.test_runner import COUNT, state_of
 from tests.support import COLD, headwater
+
+pytestmark = pytest.mark.spark
 
 TOPICS = """\
   orders: {from: landing}

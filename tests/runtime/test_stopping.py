@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.runtime.running import COMMAND, PROJECT, jvms, land
 from tests.runtime.terminal import CTRL_C, Terminal
 from tests.support import COLD
+
+pytestmark = pytest.mark.spark
 
 
 @contextmanager

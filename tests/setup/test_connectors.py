@@ -61,6 +61,7 @@ def cached() -> list[str]:
     return sorted(path.name for path in (connectors.cache_folder() / "jars").glob("*.jar"))
 
 
+@pytest.mark.spark
 def test_fetched_once_and_never_used_when_it_is_not_the_locked_file(site: Site) -> None:
     one = site.publish("org.example:one:1.0", ONE)
     two = site.publish("org.example:two:2.0:tests", TWO)
@@ -103,6 +104,7 @@ def test_a_changed_file_is_found_by_hashing_even_if_its_times_are_as_before(site
     assert not path.exists()
 
 
+@pytest.mark.spark
 def test_a_wrong_checksum_is_an_error_and_the_file_is_not_kept(site: Site) -> None:
     good = site.publish("org.example:two:2.0", TWO)
     locked = site.publish("org.example:one:1.0", ONE)
@@ -115,6 +117,7 @@ def test_a_wrong_checksum_is_an_error_and_the_file_is_not_kept(site: Site) -> No
     assert not list(connectors.cache_folder().glob("fetch-*"))
 
 
+@pytest.mark.spark
 def test_no_network_is_an_error_with_its_cause(site: Site) -> None:
     jar = site.publish("org.example:one:1.0", ONE)
     site.leading_to("http://127.0.0.1:1/")
@@ -125,6 +128,7 @@ def test_no_network_is_an_error_with_its_cause(site: Site) -> None:
     assert cached() == []
 
 
+@pytest.mark.spark
 def test_a_jar_that_the_repository_lacks_is_an_error_that_names_it(site: Site) -> None:
     (site.folder / "maven").mkdir()
     with pytest.raises(HeadwaterError, match="org.example:none:1.0") as caught:
@@ -149,6 +153,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.spark
 def test_a_disk_that_fills_up_on_the_way_is_an_error_with_its_cause(
     site: Site, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +173,7 @@ def test_a_cache_that_cannot_be_written_is_an_error(site: Site, monkeypatch: pyt
     assert caught.value.code is Code.CONNECTOR_FETCH_FAILED
 
 
+@pytest.mark.spark
 def test_two_processes_may_fetch_at_once(site: Site) -> None:
     jar = site.publish("org.example:one:1.0", ONE)
     lock = site.folder / "lock.json"

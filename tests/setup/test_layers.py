@@ -1,14 +1,47 @@
-"""Native readers need no JVM: none of them brings Spark into the process."""
+"""Walls between modules: imports never go in a circle, and native readers bring no Spark into the process."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
+
 import headwater
+from headwater.formats.registry import FORMATS
+from headwater.sources.registry import SOURCES
 
 PACKAGE = Path(headwater.__file__).parent
+
+
+def test_imports_inside_of_functions_hide_no_cycle() -> None:
+    graph = grimp.build_graph("headwater", exclude_type_checking_imports=True)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert len(imports) > 400
+    TopologicalSorter(imports).prepare()  # a CycleError names the modules of the cycle
+
+
+def test_what_is_particular_to_a_format_or_source_is_in_its_package() -> None:
+    """Elsewhere nothing asks for one by its name: what differs is data of `Format` or `SourceSpec`."""
+    names = {*FORMATS.names(), *SOURCES.names()}
+    asked = [
+        f"{path.relative_to(PACKAGE)}:{compared.lineno}"
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] not in ("formats", "sources")
+        for compared in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(compared, ast.Compare) and _asks_for(compared, names)
+    ]
+    assert asked == []
+
+
+def _asks_for(compared: ast.Compare, names: set[str]) -> bool:
+    parts = list(ast.walk(compared))
+    constants = {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+    whose = {part.attr for part in parts if isinstance(part, ast.Attribute)}
+    return bool(constants & names and whose & {"name", "type", "format"})
 
 
 def test_no_native_reader_loads_pyspark() -> None:

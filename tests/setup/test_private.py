@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import COLD
 
 PROJECT = f"""\
@@ -25,6 +27,7 @@ def open_to_others(folder: Path) -> list[str]:
     return [f"{oct(stat.S_IMODE(f.lstat().st_mode))} {f}" for f in found if f.lstat().st_mode & 0o077]
 
 
+@pytest.mark.spark
 def test_everything_in_it_is_its_owners(tmp_path: Path) -> None:
     (tmp_path / "headwater.yml").write_text(PROJECT)
     (tmp_path / "landing").mkdir()

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from headwater.core.errors import Code, HeadwaterError, UsageError
 from headwater.core.spec import SparkSpec
 from headwater.spark.session import Extension, SessionNeeds, merge, open_session, settings
+from tests.hints.followed import follows
 
 HOME = Path("/somewhere/.headwater")
 
@@ -32,6 +33,7 @@ def test_needs_are_merged_with_extensions_by_rank() -> None:
     assert merged.conf == {"a": "1", "b": "2"}
 
 
+@follows("set spark.conf '{}' to the one that is right")
 def test_needs_that_disagree_are_an_error_unless_the_user_chose() -> None:
     needs = [SessionNeeds(conf={"spark.x": "1"}), SessionNeeds(conf={"spark.x": "2"})]
     with pytest.raises(UsageError, match=r"different values of spark\.x: '1' and '2'") as caught:
@@ -108,6 +110,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.spark
 def test_a_session_is_quiet_in_utc_and_dies_with_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, table, folder = tmp_path / "a home" / ".headwater", tmp_path / "täble", tmp_path / "cwd"
     folder.mkdir()
@@ -159,6 +162,7 @@ def test_a_session_is_quiet_in_utc_and_dies_with_its_process(tmp_path: Path, mon
     assert gone == [jvm]
 
 
+@pytest.mark.spark
 def test_a_start_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from headwater.spark.session import open_session\n"

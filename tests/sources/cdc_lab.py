@@ -103,7 +103,7 @@ class Follower:
         ahead = self.reader.next(self.position)
         if ahead is None:
             return None
-        end = json.loads(json.dumps(self.reader.settle(self.position, ahead)))
+        end = json.loads(json.dumps(self.reader.fix_range(self.position, ahead)))
         rows = self.read(end)
         if commit:
             self.reader.committed(end)

@@ -20,7 +20,7 @@ from headwater.core.spec.base import placed
 from headwater.core.storage import Files
 from headwater.sources.postgres.events.config import PostgresEventsSource
 from headwater.sources.postgres.events.reader import PostgresEventsReader
-from headwater.sources.reader import Ahead, Position, ReaderContext
+from headwater.sources.reader import OffsetRange, Position, ReaderContext
 from tests.services.postgres import Server
 from tests.support import Answer, headwater
 
@@ -209,7 +209,7 @@ class Flow:
         notes = Files(str(self.folder / "notes"))
         return PostgresEventsReader(spec, ReaderContext(self.spark, "topics.events", notes, str, {}))
 
-    def ahead(self) -> Ahead | None:
+    def ahead(self) -> OffsetRange | None:
         return self.reader.next(self.position)
 
     def step(self, *, crash: bool = False) -> list[int] | None:
@@ -217,7 +217,7 @@ class Flow:
         ahead = self.ahead()
         if ahead is None:
             return None
-        end = json.loads(json.dumps(self.reader.settle(self.position, ahead)))
+        end = json.loads(json.dumps(self.reader.fix_range(self.position, ahead)))
         found = self.read(end)
         assert len(found) == ahead.rows
         if crash:

@@ -19,7 +19,7 @@ from headwater.sources.decoders.base import EVENT, PROBLEM
 from headwater.sources.decoders.bounded import BoundedDecoder
 from headwater.sources.kafka.config import KafkaSource
 from headwater.sources.kafka.reader import KafkaReader
-from headwater.sources.reader import Ahead, Position, ReaderContext
+from headwater.sources.reader import OffsetRange, Position, ReaderContext
 
 
 def framed(id: int, body: bytes) -> bytes:
@@ -53,7 +53,7 @@ class Flow:
         locate = lambda path: str(self.folder / path)  # noqa: E731
         self.reader = KafkaReader(spec, ReaderContext(self.spark, "topics.clicks", notes, locate, {}))
 
-    def ahead(self) -> Ahead | None:
+    def ahead(self) -> OffsetRange | None:
         return self.reader.next(self.position)
 
     def step(self) -> DataFrame | None:
@@ -61,7 +61,7 @@ class Flow:
         ahead = self.ahead()
         if ahead is None:
             return None
-        end = json.loads(json.dumps(self.reader.settle(self.position, ahead)))
+        end = json.loads(json.dumps(self.reader.fix_range(self.position, ahead)))
         records = self.reader.read(self.position, end)
         self.position = end
         return records

@@ -58,17 +58,17 @@ class Landing:
         context = ReaderContext(fork(self.spark), "topics.x", notes, lambda path: str(self.root / path), {})
         return FilesReader(placed(spec, "landing", Where("headwater.yml", 3)), context)
 
-    def settle(self) -> Position | None:
+    def fix_range(self) -> Position | None:
         """The end of the next range, or None."""
         ahead = self.reader.next(self.position)
-        return None if ahead is None else self.reader.settle(self.position, ahead)
+        return None if ahead is None else self.reader.fix_range(self.position, ahead)
 
     def records(self, end: Position) -> DataFrame:
         return self.reader.read(self.position, end)
 
     def take(self) -> list[Row]:
         """The next range, decoded, in order of position, as a flow would take it."""
-        end = self.settle()
+        end = self.fix_range()
         assert end is not None, "nothing is new"
         try:
             rows = self._decoded(end)

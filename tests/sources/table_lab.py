@@ -67,8 +67,8 @@ class Follower:
     def positions(self, topic: str) -> list[dict[str, Any]]:
         """The positions of the steps, oldest first."""
         with Lake.open(self.root) as lake:
-            marks = [commit.mark for commit in lake.topic(topic).history() if commit.mark is not None]
-        return [dict(mark.positions[topic]) for mark in reversed(marks)]
+            commit_tags = [commit.commit_tag for commit in lake.topic(topic).history() if commit.commit_tag is not None]
+        return [dict(commit_tag.positions[topic]) for commit_tag in reversed(commit_tags)]
 
 
 def hadoop_catalog(spark: SparkSession, name: str, folder: Path) -> None:

@@ -103,19 +103,19 @@ def test_values_keys_and_dead_letters(spark: SparkSession, tmp_path: Path, forma
         with seen(root) as other:
             version = other.history(limit=1)[0].version
             found = other.df().collect()
-        assert answer == {
+        assert answer.to_dict() == {
             "topic": "clicks", "rows": 1, "rejected": 0, "key": "k1", "version": version, "repeated": False,
             "committed": True,
         }  # fmt: skip
         values = [(r.id, r.amount, int(r.big), r.at, r.l[0].x) for r in found]
         assert values == [(1, amount, big, "2026-01-01T00:00:00Z", 1)]
         repeated = topic.append(row, key="k1")
-        assert repeated["repeated"] and repeated["committed"] and ids(root) == [1]
+        assert repeated.repeated and repeated.committed and ids(root) == [1]
         with pytest.raises(UsageError) as caught:
             topic.append({"id": 2}, key="k1")
         assert caught.value.code is Code.KEY_REUSED
         partly = topic.append([{"id": 2, "amount": Decimal("0.10")}, {"id": 3, "amount": "much"}])
-        assert (partly["rows"], partly["rejected"]) == (2, 1)
+        assert (partly.rows, partly.rejected) == (2, 1)
         assert ids(root) == [1, 2] and len(lake.dead_letters("clicks")) == 1
         assert inbox(root) == []
 
@@ -128,7 +128,7 @@ def test_the_other_formats(spark: SparkSession, tmp_path: Path, format: str) -> 
         for n in range(3):
             topic.append({"id": n}, wait=False)
         answer = topic.append({"id": 3}, key="k")
-        assert answer["committed"] and topic.append({"id": 3}, key="k")["repeated"]
+        assert answer.committed and topic.append({"id": 3}, key="k").repeated
         assert ids(root) == [0, 1, 2, 3] and inbox(root) == []
 
 
@@ -138,9 +138,9 @@ def test_what_waits_shares_a_step(spark: SparkSession, tmp_path: Path) -> None:
         topic = lake.topic("clicks")
         for n in range(5):
             answer = topic.append([{"id": 2 * n}, {"id": 2 * n + 1}], wait=False)
-            assert (answer["committed"], answer["rejected"], answer["version"]) == (False, None, None)
-        assert topic.append({"id": 100}, key="once", wait=False)["repeated"] is False
-        assert topic.append({"id": 100}, key="once", wait=False)["repeated"] is True
+            assert (answer.committed, answer.rejected, answer.version) == (False, None, None)
+        assert topic.append({"id": 100}, key="once", wait=False).repeated is False
+        assert topic.append({"id": 100}, key="once", wait=False).repeated is True
         kept = {path.name: path.read_bytes() for path in inbox(root)}
         assert len(kept) == 6
         [report] = lake.run(["clicks"], once=True)
@@ -160,7 +160,7 @@ def test_many_at_once_without_and_with_a_runner(spark: SparkSession, tmp_path: P
         topic = lake.topic("clicks")
 
         def one(n: int, key: str | None = None) -> None:
-            assert topic.append({"id": n}, key)["committed"]
+            assert topic.append({"id": n}, key).committed
 
         together(*(partial(one, n) for n in range(4)))
         assert ids(root) == [0, 1, 2, 3]
@@ -199,9 +199,9 @@ def test_a_paused_flow_keeps_the_rows(spark: SparkSession, tmp_path: Path) -> No
     with Lake.open(root) as lake:
         lake.pause("clicks")
         topic = lake.topic("clicks")
-        assert topic.append({"id": 1})["committed"] is False and len(inbox(root)) == 1
+        assert topic.append({"id": 1}).committed is False and len(inbox(root)) == 1
         lake.resume("clicks")
-        assert topic.append({"id": 2})["committed"] is True
+        assert topic.append({"id": 2}).committed is True
         assert ids(root) == [1, 2]
 
 
@@ -212,7 +212,7 @@ def test_a_start_over_keeps_what_waits(spark: SparkSession, tmp_path: Path) -> N
         topic.append({"id": 1}, key="one")
         topic.append({"id": 2}, wait=False)
         lake.start_over("clicks", empty=False)
-        assert topic.append({"id": 1}, key="one")["repeated"]
+        assert topic.append({"id": 1}, key="one").repeated
         lake.run(["clicks"], once=True)
         assert ids(root) == [1, 2]
 
@@ -272,7 +272,7 @@ def test_decimals_stay_decimals(spark: SparkSession, tmp_path: Path, format: str
         topic.append([{**first, "parts": [Decimal("1.5"), 2]}, {"id": 2, "price": 7, "ratio": 1e300}])
         topic.append([{"id": 3, "price": exact, "ratio": Decimal("0.25"), "in": {"net": Decimal("-0.123456789")}}])
         topic.append([{"id": 4, "price": 2.5, "tax": Decimal("0.19")}, {"id": 5, "price": Decimal("-1E-18")}])
-        misfits = [
+        cast_failures = [
             {"id": 6, "price": Decimal("1E-19")},
             {"id": 7, "ratio": Decimal("0.12345678901234567890123")},
             {"id": 8, "in": {"net": Decimal("1E-20")}},
@@ -280,9 +280,9 @@ def test_decimals_stay_decimals(spark: SparkSession, tmp_path: Path, format: str
             {"id": 10, "large": Decimal(10) ** 37},
             {"id": 11, "price": Decimal("1")},
         ]
-        assert topic.append(misfits)["rejected"] == 5
-        letters = {letter["message"].partition("; cure: ")[0] for letter in lake.dead_letters("clicks")}
-    assert letters == {
+        assert topic.append(cast_failures).rejected == 5
+        dead_letters = {letter.message.partition("; cure: ")[0] for letter in lake.dead_letters("clicks")}
+    assert dead_letters == {
         "price: 0.0000000000000000001 does not fit decimal(38,18)",
         "ratio: 0.12345678901234567890123 does not fit double",
         "in.net: 0.00000000000000000001 does not fit decimal(38,18)",
@@ -311,7 +311,7 @@ def test_decimals_stay_decimals(spark: SparkSession, tmp_path: Path, format: str
     file.write_text(file.read_text().replace("from: api", "from: api, schema: {new_column: rescue}"))
     with Lake.open(root) as lake:
         [answer] = lake.replay_dead_letters("clicks")
-        assert (answer["tried"], answer["came_through"], answer["still_dead"]) == (5, 4, 1)
+        assert (answer.tried, answer.came_through, answer.still_dead) == (5, 4, 1)
     with seen(root) as found:
         kept = {row.id: row for row in found.df().where("id > 5").collect()}
     assert json.loads(kept[7]._rescued) == {"ratio": "0.12345678901234567890123"} and kept[7].ratio is None
@@ -327,9 +327,9 @@ def test_deduplication_makes_retries_safe(spark: SparkSession, tmp_path: Path, f
     with Lake.open(root) as lake:
         topic = lake.topic("clicks")
         rows = [{"id": 1, "n": 1}, {"id": 2, "n": 1}]
-        assert [topic.append(rows)["repeated"] for _ in range(2)] == [False, False]
+        assert [topic.append(rows).repeated for _ in range(2)] == [False, False]
         answer = topic.append([{"id": 2, "n": 2}, {"id": 3, "n": 2}, {"id": 3, "n": 3}])
-        assert (answer["rows"], answer["rejected"], answer["committed"]) == (3, 0, True)
+        assert (answer.rows, answer.rejected, answer.committed) == (3, 0, True)
         for _ in range(3):
             topic.append([{"id": 4, "n": 4}], wait=False)
         [report] = lake.run(["clicks"], once=True)

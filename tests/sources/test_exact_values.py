@@ -38,6 +38,7 @@ TYPES = {
     "short": "float",
     "day": "date",
     "at": "timestamp",
+    "here": "timestamp_ntz",
     "flag": "boolean",
 }
 Case = tuple[str, str, str | None]
@@ -60,6 +61,11 @@ TEXTS: list[Case] = [
     ("dec", "1_000", None),
     ("dec", "12345678901.00", None),
     ("dec", "NaN", None),
+    ("dec", "007", "7.00"),
+    ("dec", ".5", "0.50"),
+    ("dec", "٥", None),
+    ("dec", "５.5", None),
+    ("dec", "5.5\x00", None),
     ("full", "1.0000", "1.0000"),
     ("full", "1.00005", None),
     ("full", "1234567890123456789.123456", None),
@@ -75,6 +81,11 @@ TEXTS: list[Case] = [
     ("whole", "5 apples", None),
     ("whole", "1,000", None),
     ("whole", "3000000000", None),
+    ("whole", "+5", "5"),
+    ("whole", "007", "7"),
+    ("whole", "７", None),
+    ("whole", "7\x00", None),
+    ("whole", "1７1", None),
     ("long", "9223372036854775807", "9223372036854775807"),
     ("long", "9223372036854775808", None),
     ("tiny", "200", None),
@@ -88,9 +99,30 @@ TEXTS: list[Case] = [
     ("real", "1e400", None),
     ("real", " 1.5", None),
     ("real", "1,5", None),
+    ("real", "1e-400", None),
+    ("real", "-0.0", "-0.0"),
+    ("real", "0e-400", "0.0"),
+    ("real", "0.1", "0.1"),
+    ("real", "9007199254740992", "9.007199254740992E15"),
+    ("real", "9007199254740993", None),
+    ("real", "-9007199254740993", None),
+    ("real", "９", None),
     ("short", "1e300", None),
+    ("short", "1e-50", None),
+    ("short", "16777217", None),
+    ("short", "16777216", "1.6777216E7"),
+    ("short", "0.1", "0.1"),
     ("day", "2026-02-03", "2026-02-03"),
-    ("day", "2026-2-3", "2026-02-03"),
+    ("day", "2026-2-3", None),
+    ("day", "+2026-02-03", None),
+    ("day", "2026-02-03\x00", None),
+    ("day", "2026-02-03\n", None),
+    ("day", "２026-02-03", None),
+    ("day", "12026-02-03", None),
+    ("day", "-2026-02-03", None),
+    ("day", "0000-01-01", None),
+    ("day", "0001-01-01", "0001-01-01"),
+    ("day", "9999-12-31", "9999-12-31"),
     ("day", "2026-02-31", None),
     ("day", "2026-02-03 and more", None),
     ("day", "2026-02-03T10:00:00", None),
@@ -107,6 +139,38 @@ TEXTS: list[Case] = [
     ("at", "202601", None),
     ("at", "2026-02-03 10:00 x", None),
     ("at", "1700000000", None),
+    ("at", "2026-02-03 10:00", "2026-02-03 10:00:00"),
+    ("at", "2026-02-03 10:00:00 UTC", "2026-02-03 10:00:00"),
+    ("at", "2026-02-03T10:00:00+0530", "2026-02-03 04:30:00"),
+    ("at", "2026-02-03T10:00:00+05", "2026-02-03 05:00:00"),
+    ("at", "2026-02-03T10:00:00.123456789Z", "2026-02-03 10:00:00.123456"),
+    ("at", "2026-02-03T10:00:00.1234567891Z", None),
+    ("at", "2026-02-03T10:00:00.", None),
+    ("at", "2026-02-03T10:00:00.Z", None),
+    ("at", "2026-02-03T10:00:00\x00", None),
+    ("at", "2026-02-03T10:00:00Z\n", None),
+    ("at", "2026-02-03T10:00:00 IST", None),
+    ("at", "2026-02-03T10:00:00 Europe/Berlin", None),
+    ("at", "2026-2-3T10:00:00Z", None),
+    ("at", "2026-02-03T1:2:3Z", None),
+    ("at", "+2026-02-03T10:00:00Z", None),
+    ("at", "12026-02-03T10:00:00Z", None),
+    ("at", "-2026-02-03T10:00:00Z", None),
+    ("at", "0000-01-01", None),
+    ("at", "0001-01-01T00:00:00Z", "0001-01-01 00:00:00"),
+    ("at", "0001-01-01T00:00:00+05:00", None),
+    ("at", "9999-12-31T23:59:59.999999Z", "9999-12-31 23:59:59.999999"),
+    ("at", "9999-12-31T23:59:59-05:00", None),
+    ("here", "2026-02-03T10:00:00", "2026-02-03 10:00:00"),
+    ("here", "2026-02-03", "2026-02-03 00:00:00"),
+    ("here", "2026-02-03T10:00:00.5", "2026-02-03 10:00:00.5"),
+    ("here", "2026-02-03T10:00:00+05:00", None),
+    ("here", "2026-02-03T10:00:00Z", None),
+    ("here", "2026-02-03T10:00:00 UTC", None),
+    ("here", "10:30", None),
+    ("here", "0000-01-01T00:00:00", None),
+    ("here", "12026-02-03T10:00:00", None),
+    ("flag", "True", "true"),
     ("flag", "true", "true"),
     ("flag", "FALSE", "false"),
     ("flag", "t", None),
@@ -128,10 +192,25 @@ NUMBERS: list[Case] = [
     ("tiny", "200", None),
     ("real", "1e400", None),
     ("real", "NaN", None),
+    ("real", "1e-400", None),
+    ("real", "0.0", "0.0"),
+    ("real", "-0e-400", "-0.0"),
+    ("real", "9007199254740993", None),
+    ("real", "9007199254740992", "9.007199254740992E15"),
+    ("real", "1e300", "1.0E300"),
+    ("real", "123456789012345678901234567890", None),
+    ("short", "16777217", None),
+    ("short", "16777216", "1.6777216E7"),
+    ("short", "0.1", "0.1"),
     ("short", "1e300", None),
     ("day", "12345", None),
     ("at", "1700000000", "2023-11-14 22:13:20"),
     ("at", "99999999999999999", None),
+    ("at", "253402300799", "9999-12-31 23:59:59"),
+    ("at", "253402300800", None),
+    ("at", "-62135596800", "0001-01-01 00:00:00"),
+    ("at", "-62135596801", None),
+    ("here", "1700000000", None),
     ("flag", "1", None),
 ]
 """Values of JSON that are no texts."""
@@ -394,3 +473,96 @@ def test_texts_on_their_way_to_tables(tmp_path: Path, spark: SparkSession) -> No
 
 def _columns(rows: list[dict[str, str | None]]) -> dict[str, Any]:
     return {name: pa.array([row[name] for row in rows], pa.string()) for name in TYPES}
+
+
+REPEATED = [
+    '{"k": "a", "k": "b"}',
+    '{"k" : "a", "k":"b"}',
+    '{"k": "a", "k": null}',
+    '{"n": 1, "k": "a", "n": 1}',
+    '{"s": {"d": 1, "d": 2}}',
+    '{"s": {"d": 1, "x": "a"}, "s": {"d": 1}}',
+    '{"l": [{"d": 1}, {"d": 1, "d": 1}]}',
+    '{"m": {"a": 1, "a": 2}}',
+    '{"ms": {"a": {"d": 1}, "b": {"d": 1, "d": 2}}}',
+    '{"ll": [[{"d": 1, "d": 1}]]}',
+]
+ONCE = [
+    '{"k": "a", "s": {"k": "b"}}',
+    '{"k": "a", "K": "b"}',
+    '{"k": "\\"k\\": 1, \\"k\\": 2"}',
+    '{"k": null, "n" : 1, "s": {"d": 1}, "l": [{"d": 1}, {"d": 2}], "m": {"a": 1, "d": 2}}',
+    '{"k": null, "k": "a"}',
+    '{"k": {"a": 1, "a": 2}}',
+]
+"""The last but one: null is no value, so nothing is lost; the last one: a text keeps both."""
+
+
+def test_keys_that_are_repeated(quick: SparkSession) -> None:
+    ddl = "k string, n bigint, s struct<d: bigint>, l array<struct<d: bigint>>, m map<string, bigint>,"
+    schema = schema_of(quick, ddl + " ms map<string, struct<d: bigint>>, ll array<array<struct<d: bigint>>>")
+    found = outcomes(JsonDecoder(), frame(quick, [*REPEATED, *ONCE]), schema, F.to_json(EVENT))
+    repeated, once = found[: len(REPEATED)], found[len(REPEATED) :]
+    assert [(value, bool(why and "more than once" in why)) for value, why in repeated] == [(None, True)] * len(REPEATED)
+    assert [why for _, why in once] == [None] * len(ONCE)
+    assert once[-2:] == [('{"k":"a"}', None), ('{"k":"{\\"a\\":1,\\"a\\":2}"}', None)]
+    assert (
+        JsonDecoder().detect(frame(quick, REPEATED[:5])).simpleString()
+        == "struct<k:string,n:bigint,s:struct<d:bigint>>"
+    )
+    cells = CsvDecoder({"sep": ";", "quote": ""}, ["s", "m"])
+    lines = ['{"d":1};{"a":1}', '{"d":1,"d":2};', ';{"a":1,"a":1}']
+    found = outcomes(
+        cells,
+        frame(quick, list(lines)),
+        schema_of(quick, "s struct<d: bigint>, m map<string, bigint>"),
+        F.to_json(EVENT),
+    )
+    assert [why is None for _, why in found] == [True, False, False], found
+
+
+def test_keys_in_cells_that_are_not_known(quick: SparkSession) -> None:
+    """CSV: a cell of JSON under a hinted type."""
+    schema = schema_of(quick, "s struct<d: bigint>, l array<struct<x: string>>")
+    decoder = CsvDecoder({"sep": ";", "quote": ""}, ["s", "l"])
+    lines = [
+        '{"d":1};[{"x":"a"}]',
+        '{"d":1,"e":2};',
+        '{"D":1};',
+        ';[{"x":"a"},{"y":1.5}]',
+        '{"d":1,"e":null,"f":{}};[]',
+    ]
+    decoded = decoder.decode(frame(quick, list(lines)), schema)
+    unknown = decoder.unknown(schema)
+    assert unknown is not None
+    rows = decoded.withColumn("u", unknown).orderBy(POSITION).collect()
+    assert [(row[PROBLEM], bool(row["u"])) for row in rows] == [(None, n in (1, 2, 3)) for n in range(5)]
+    found = decoder.detect(frame(quick, list(lines)))
+    assert found.simpleString() == "struct<s:struct<D:bigint,d:bigint,e:bigint>,l:array<struct<x:string,y:double>>>"
+
+
+def test_values_with_types_beyond_the_years_of_four_digits(quick: SparkSession) -> None:
+    """Parquet, Avro, tables, changes from a database: a day or moment that can't be written with four digits."""
+    cases = [
+        ("date'9999-12-31'", "date", True),
+        ("date'+12026-02-03'", "date", False),
+        ("date'0001-01-01'", "date", True),
+        ("date'0000-12-31'", "date", False),
+        ("timestamp'9999-12-31 23:59:59.999999'", "timestamp", True),
+        ("timestamp_seconds(253402300800)", "timestamp", False),
+        ("timestamp_ntz'+12026-02-03 10:00:00'", "timestamp_ntz", False),
+        ("date'+12026-02-03'", "timestamp", False),
+        ("array(date'+12026-02-03')", "array<date>", False),
+        ("named_struct('x', named_struct('d', date'+12026-02-03'))", "struct<x: struct<d: date>>", False),
+        ("map('a', date'+12026-02-03')", "map<string, date>", False),
+    ]
+    for expression, of, fits in cases:
+        record = quick.range(1).select(
+            F.lit(b"").alias(RAW), F.lit("1").alias(POSITION), F.expr(f"struct({expression} AS v)").alias(EVENT)
+        )
+        decoded = TypedDecoder().decode(record, schema_of(quick, f"v {of}"))
+        row = decoded.select(F.to_json(F.col(EVENT)), f"{PROBLEM}.message").first()
+        assert row is not None and (row[1] is None) == fits and ("2026" in row[0] or "253" in row[0]) is False, (
+            expression,
+            row,
+        )

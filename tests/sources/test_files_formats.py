@@ -25,7 +25,7 @@ def events(rows: list[Row]) -> list[dict[str, Any] | None]:
     return [None if row["_event"] is None else row["_event"].asDict(recursive=True) for row in rows]
 
 
-def letters(rows: list[Row]) -> dict[str, tuple[str, str]]:
+def dead_letters(rows: list[Row]) -> dict[str, tuple[str, str]]:
     return {row["_position"]: tuple(row["_problem"]) for row in rows if row["_problem"] is not None}
 
 
@@ -71,7 +71,7 @@ def test_json_lines_compressed_or_not(tmp_path: Path, spark: SparkSession) -> No
     assert rows[0]["_position"].startswith("000000000001/a b+%20[1].json#000000000000+")
     modified = (landing.folder / "b.json.gz").stat().st_mtime
     assert abs(rows[2]["_file_modified"].timestamp() - modified) < 1
-    assert letters(rows) == {}
+    assert dead_letters(rows) == {}
 
 
 def test_json_over_many_lines(tmp_path: Path, spark: SparkSession) -> None:
@@ -89,7 +89,7 @@ def test_json_over_many_lines(tmp_path: Path, spark: SparkSession) -> None:
         '{"price": ',
     ]
     assert [None if row["_event"] is None else row["_event"]["price"] for row in rows] == [1.1, 2, 3, 4, None]
-    assert list(letters(rows)) == ["000000000001/b.json#000000000002"]
+    assert list(dead_letters(rows)) == ["000000000001/b.json#000000000002"]
     assert "_file_path" not in rows[0]
 
 
@@ -109,7 +109,7 @@ def test_csv_columns_go_by_each_files_own_header(tmp_path: Path, spark: SparkSes
         "3": {"id": "3", "name": "second", "zip": None, "amount": 2.5},
         "seven": {"id": "seven", "name": "y", "zip": "2", "amount": None},
     }
-    assert sorted(message for _, message in letters(rows).values()) == [
+    assert sorted(message for _, message in dead_letters(rows).values()) == [
         "a quote that is not closed",
         "not 3 columns",
         "not 3 columns",
@@ -183,7 +183,7 @@ def test_parquet_files_of_several_schemas(tmp_path: Path, spark: SparkSession) -
     ]
     assert [row["_position"] for row in rows[:2]] == [f"000000000001/a.parquet#00000000000{n}" for n in (0, 1)]
     assert json.loads(bytes(rows[0]["_raw"])) == {"id": 1, "at": "2024-02-29T01:02:03.456789Z", "s": {"x": 1}}
-    ((position, (reason, message)),) = letters(rows).items()
+    ((position, (reason, message)),) = dead_letters(rows).items()
     assert (position, reason) == ("000000000001/d.parquet#", "decode")
     assert "the file can't be read" in message and rows[3]["_file_path"] == "d.parquet"
 
@@ -205,7 +205,7 @@ def test_orc_and_avro_files_of_several_schemas(format: str, tmp_path: Path, spar
     assert [event for event in events(rows) if event] == [
         {"id": 1, "name": None}, {"id": 2, "name": None}, {"id": 3, "name": "x"}
     ]  # fmt: skip
-    assert set(letters(rows)) == {f"000000000001/cut.{format}#", f"000000000001/no.{format}#"}
+    assert set(dead_letters(rows)) == {f"000000000001/cut.{format}#", f"000000000001/no.{format}#"}
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
@@ -223,7 +223,7 @@ def test_columns_that_differ_only_in_case(format: str, tmp_path: Path, spark: Sp
         content, other = to_bytes(table), to_bytes(pa.table({"Id": [0.5]}))
     put(landing.folder, {f"a.{format}": content, f"b.{format}": other})
     rows = landing.take()
-    assert letters(rows) == {}
+    assert dead_letters(rows) == {}
     assert events(rows) == [
         {"id": 1, "ID": "a", "at": {"x": 1, "X": 2}, "Id": None},
         {"id": None, "ID": None, "at": None, "Id": 0.5},
@@ -235,7 +235,7 @@ def test_text_and_binary(tmp_path: Path, spark: SparkSession) -> None:
     lines.put(a_txt=b"one\n\n\xfftwo\n")
     rows = lines.take()
     assert events(rows) == [{"value": "one"}, {"value": ""}, None]
-    assert list(letters(rows).values()) == [("decode", "not valid UTF-8")]
+    assert list(dead_letters(rows).values()) == [("decode", "not valid UTF-8")]
     files = Landing(tmp_path / "binary", spark, {"file_format": "binary"})
     put(files.folder, {"day=2024-02-29/a.bin": b"\x00\xff", "b.bin": b""})
     found = events(files.take())
@@ -263,7 +263,7 @@ def test_values_in_the_names_of_folders(tmp_path: Path, spark: SparkSession) -> 
         {"n": 3, "year": None, "day": "None", "kind": None},
     ]
     put(landing.folder, {"year=soon/4.json": '{"n": 4, "new": 1}\n'})
-    end = landing.settle()
+    end = landing.fix_range()
     records = landing.records(end)
     schema = spark.createDataFrame([], "n bigint, year bigint").schema
     decoder = landing.reader.decoder

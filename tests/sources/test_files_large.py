@@ -192,9 +192,9 @@ def test_what_unpacks_to_more_than_spark_can_hold(tmp_path: Path, spark: SparkSe
             (landing.folder / name).write_bytes(content)
         rows = landing.take()
         assert [row["_event"]["n"] for row in rows if row["_problem"] is None] == ["a", "b"]
-        letters = {row["_file_path"]: row for row in rows if row["_problem"] is not None}
-        assert set(letters) == set(large)
-        for row in letters.values():
+        dead_letters = {row["_file_path"]: row for row in rows if row["_problem"] is not None}
+        assert set(dead_letters) == set(large)
+        for row in dead_letters.values():
             assert row["_problem"]["reason"] == "too_large"
             assert int(row["_problem"]["message"].split()[0]) >= len(text)
             assert len(row["_raw"]) == HEAD and b"xyzxyz" in bytes(row["_raw"]) and "#0000" in row["_position"]

@@ -6,13 +6,19 @@ import bz2
 import gzip
 import json
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame, SparkSession
 
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import HeadwaterError, TransientError
+from headwater.sources.files.log import InputFile
+from headwater.sources.files.unreadable import unreadable
+from headwater.spark.errors import as_headwater_error
 from tests.sources.landing import Landing
 from tests.sources.test_files_formats import avro_bytes, orc_bytes, parquet_bytes
 from tests.support import Shop, headwater
@@ -81,8 +87,8 @@ def test_a_name_that_is_no_text_is_a_dead_letter_and_the_others_are_read(tmp_pat
     answer = shop.run()
     assert answer.code == 0, answer.err
     assert {row["event_id"] for row in shop.query("SELECT event_id FROM orders")} == {"a", "c"}
-    letters = headwater("dlq", "list", "--json", "--project", shop.root).json
-    assert sorted((one["reason"], one["message"], one["position"]) for one in letters) == [
+    dead_letters = headwater("dlq", "list", "--json", "--project", shop.root).json
+    assert sorted((one["reason"], one["message"], one["position"]) for one in dead_letters) == [
         ("decode", "the file can't be read: its name is not valid UTF-8", f"000000000001/{name}#")
         for name in ("b\\xff.json", "f\\xfe/c.json")
     ]
@@ -121,16 +127,15 @@ def test_links_out_of_the_folder_are_refused(tmp_path: Path, spark: SparkSession
     assert sorted((row["_file_path"], row["_event"]["n"]) for row in rows) == [
         ("2026/a.json", "a"),
         ("hidden/h.json", "h"),
-        ("inside.json", "a"),
     ]
     lag = landing.reader.lag(landing.position)
     assert lag is not None and lag.detail["refused_links"] == 6
     # What was a folder a moment ago is a link by the next look.
     os.rename(landing.folder / "2026", tmp_path / "moved")
     (landing.folder / "2026").symlink_to(tmp_path / "secrets/deep")
-    assert landing.settle() is None
+    assert landing.fix_range() is None
     landing.reader = landing.restarted()
-    assert landing.settle() is None
+    assert landing.fix_range() is None
 
     followed = Landing(tmp_path / "too", spark, {"path": str(landing.folder), "follow_links": True, "min_age": "0s"})
     assert {row["_event"]["n"] for row in followed.take()} == {"secret", "beside", "h"}
@@ -143,7 +148,7 @@ def test_a_file_that_becomes_a_link_before_it_is_read_is_a_dead_letter(tmp_path:
     put(landing.folder / "deep/b.json", '{"n": "b"}\n')
     put(landing.folder / "c.json", '{"n": "c"}\n')
     put(tmp_path / "secrets/b.json", '{"n": "secret"}\n')
-    end = landing.settle()
+    end = landing.fix_range()
     (landing.folder / "a.json").unlink()
     (landing.folder / "a.json").symlink_to(tmp_path / "secret.json")
     os.rename(landing.folder / "deep", tmp_path / "deep")
@@ -159,7 +164,7 @@ def test_a_file_that_becomes_a_link_before_it_is_read_is_a_dead_letter(tmp_path:
     # Right before the commit it is looked at once more.
     again = Landing(tmp_path / "again", spark)
     put(again.folder / "a.json", '{"n": "a"}\n')
-    end = again.settle()
+    end = again.fix_range()
     again.records(end).collect()
     (again.folder / "a.json").unlink()
     (again.folder / "a.json").symlink_to(tmp_path / "secret.json")
@@ -175,3 +180,55 @@ def test_the_one_file_that_a_source_names_may_be_a_link(tmp_path: Path, spark: S
     (tmp_path / "folder").symlink_to(tmp_path / "elsewhere")
     landing = Landing(tmp_path / "two", spark, {"path": str(tmp_path / "folder")})
     assert [row["_event"]["n"] for row in landing.take()] == [1]
+
+
+def test_links_to_files_of_the_same_folder(tmp_path: Path, spark: SparkSession) -> None:
+    """A file is read once, under its own name; by a link only where it has none that is looked for."""
+    put(tmp_path / "landing/a.json", '{"n": "a"}\n')
+    put(tmp_path / "landing/deep/b.json", '{"n": "b"}\n')
+    put(tmp_path / "landing/.store/c.json", '{"n": "c"}\n')
+    put(tmp_path / "landing/d.txt", '{"n": "d"}\n')
+    links = {"a2.json": "a.json", "a3.json": "a2.json", "b2.json": "deep/b.json", "c.json": ".store/c.json"}
+    for name, target in {**links, "d.json": "d.txt"}.items():
+        (tmp_path / "landing" / name).symlink_to(target)
+    expected = {True: ["a.json", "c.json", "d.json", "deep/b.json"], False: ["a.json", "b2.json", "c.json", "d.json"]}
+    for recursive, files in expected.items():
+        options = {"path": str(tmp_path / "landing"), "pattern": "*.json", "recursive": recursive, "min_age": "0s"}
+        landing = Landing(tmp_path / str(recursive), spark, options)
+        assert sorted(row["_file_path"] for row in landing.take()) == files
+        landing.reader = landing.restarted()
+        assert landing.fix_range() is None
+
+
+@pytest.mark.parametrize("after", ["keep", "delete"])
+def test_names_that_look_like_uris(tmp_path: Path, spark: SparkSession, after: str) -> None:
+    landing = Landing(tmp_path, spark, {"after": after, "min_age": "0s"})
+    put(tmp_path / "x.json", '{"n": "of somebody else"}\n')
+    names = ["file:x.json", "file:/x.json", "file:y.json.gz", "s3:x.json", "http:/x.json", "x.json"]
+    for name in names:
+        content = f'{{"n": "{name}"}}\n'.encode()
+        put(landing.folder / name, gzip.compress(content) if name.endswith("gz") else content)
+    rows = landing.take()
+    assert sorted((row["_file_path"], row["_event"] and row["_event"]["n"], row["_problem"]) for row in rows) == [
+        (name, name, None) for name in sorted(names)
+    ]
+    left = [path for path in landing.folder.rglob("*.json*") if path.is_file()]
+    assert len(left) == (0 if after == "delete" else len(names)) and (tmp_path / "x.json").exists()
+
+
+def test_what_passes_is_not_blamed_on_a_file(tmp_path: Path, spark: SparkSession) -> None:
+    """A connection between Spark and its Python worker that broke once made a dead letter of a healthy file."""
+    file = InputFile("a.json", 1, 0)
+
+    def read(code: str) -> Callable[[Sequence[InputFile]], DataFrame]:
+        scope: dict[str, Any] = {"once": str(tmp_path / "once")}
+        exec(f"import os\ndef each(batches):\n    for one in batches:\n        {code}\n        yield one", scope)
+        return lambda _: spark.range(1).mapInArrow(scope["each"], "id bigint")
+
+    assert list(unreadable([file], read("raise ValueError('broken')"))) == [file]
+    once = "if not os.path.exists(once):\n            open(once, 'w').close()\n            raise ValueError('broken')"
+    assert unreadable([file], read(once)) == {}
+    for said in ("ConnectionResetError(104, 'Connection reset by peer')", "OSError('Socket is closed')"):
+        with pytest.raises(PythonException) as caught:
+            unreadable([file], read(f"raise {said}"))
+        assert isinstance(as_headwater_error(caught.value), TransientError)

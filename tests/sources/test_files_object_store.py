@@ -17,6 +17,8 @@ from tests.runtime.running import COMMAND, Running
 from tests.services.s3 import SECRET_KEY, ObjectStore, object_store
 from tests.support import COLD
 
+pytestmark = pytest.mark.spark
+
 PROJECT = """\
 name: far
 warehouse: s3://lake/far
@@ -75,9 +77,9 @@ def test_files_and_lake_in_an_object_store(store: ObjectStore, tmp_path: Path) -
     with Lake.open(tmp_path) as lake:
         rows = [tuple(row.values()) for row in lake.sql("SELECT id, note FROM topic('orders') ORDER BY id")]
     assert rows == [(1, None), (3, None), (4, "new")]
-    letters = _called(tmp_path, "dlq", "list", "--json")
-    assert [letter["reason"] for letter in json.loads(letters.stdout)] == ["decode"], letters.stderr
-    said = (tmp_path / "run.err").read_text() + json.dumps(runner.events) + letters.stdout + letters.stderr
+    dead_letters = _called(tmp_path, "dlq", "list", "--json")
+    assert [letter["reason"] for letter in json.loads(dead_letters.stdout)] == ["decode"], dead_letters.stderr
+    said = (tmp_path / "run.err").read_text() + json.dumps(runner.events) + dead_letters.stdout + dead_letters.stderr
     assert SECRET_KEY not in said
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from headwater.sources.files.options import taken_by
 from tests.sources.landing import Landing, put
-from tests.sources.test_files_formats import avro_bytes, events, letters, zstd
+from tests.sources.test_files_formats import avro_bytes, dead_letters, events, zstd
 from tests.support import Shop, headwater
 
 
@@ -23,7 +23,7 @@ def read(
     put(landing.folder, files)
     if ddl is None:
         return landing.take()
-    end = landing.settle()
+    end = landing.fix_range()
     schema = spark.createDataFrame([], ddl).schema
     return landing.reader.decoder.decode(landing.records(end), schema).orderBy("_position").collect()
 
@@ -51,7 +51,7 @@ def test_options_of_json_lines(tmp_path: Path, spark: SparkSession) -> None:
         {"at": None, "day": None, "n": 3},
         None,
     ]
-    assert [message for _, message in letters(rows).values()] == [
+    assert [message for _, message in dead_letters(rows).values()] == [
         "at: 2026-10-31 does not fit timestamp",
         "not one JSON object",
     ]
@@ -70,7 +70,7 @@ def test_json_over_many_lines_in_another_style(tmp_path: Path, spark: SparkSessi
     assert [None if row["_event"] is None else (row["_event"]["n"], row["_event"]["s"]) for row in rows] == [
         (1, "it's ]},"), (2, None), (3, None), (4, None), None
     ]  # fmt: skip
-    assert list(letters(rows)) == ["000000000001/b.json#000000000002"]
+    assert list(dead_letters(rows)) == ["000000000001/b.json#000000000002"]
 
 
 def test_unknown_keys_are_seen_in_any_style(tmp_path: Path, spark: SparkSession) -> None:

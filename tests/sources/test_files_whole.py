@@ -17,6 +17,8 @@ from tests.sources.landing import Landing, put
 from tests.sources.test_files_reading import line, numbers
 from tests.support import COLD, Shop
 
+pytestmark = pytest.mark.spark
+
 LONG_AGO = (1000, 1000)
 
 
@@ -25,12 +27,12 @@ def test_a_file_that_somebody_is_writing_is_left(tmp_path: Path, spark: SparkSes
     with (landing.folder / "a.json").open("w") as file:
         file.write(line(1) + '{"n": ')
         file.flush()
-        assert landing.settle() is None
+        assert landing.fix_range() is None
         landing.reader.freeze()
-        assert landing.settle() is None
+        assert landing.fix_range() is None
         landing.reader = landing.restarted()
         os.utime(landing.folder / "a.json", (time.time() - 60,) * 2)
-        assert landing.settle() is None, "however long the writer takes"
+        assert landing.fix_range() is None, "however long the writer takes"
         at_once = Landing(tmp_path, spark, {"min_age": "0s"})
         assert at_once.reader.next(None) is not None
         file.write("2}\n")
@@ -46,9 +48,9 @@ def test_where_writers_do_not_show_files_have_to_rest(
     landing.put(old_json=line(1), young_json=line(2))
     os.utime(landing.folder / "old.json", LONG_AGO)
     assert numbers(landing) == [1]
-    assert landing.settle() is None
+    assert landing.fix_range() is None
     os.utime(landing.folder / "young.json", (time.time() + 3600,) * 2)  # by the clock of another machine
-    assert landing.settle() is None
+    assert landing.fix_range() is None
     monkeypatch.setattr(wholeness, "QUIET", 0.5)
     time.sleep(0.6)
     assert numbers(landing) == [2]
@@ -63,7 +65,7 @@ def test_names_of_files_that_are_not_finished(tmp_path: Path, spark: SparkSessio
     landing = Landing(tmp_path, spark)
     names = ["_a.json", ".b.json", "c.tmp", "d.json.part", "e.crdownload", "f.json._COPYING_", "g.inprogress"]
     put(landing.folder, {name: line(0) for name in [*names, "h.filepart", "x.tmp/i.json"]})
-    assert landing.settle() is None
+    assert landing.fix_range() is None
 
 
 def test_an_empty_file_that_is_filled_later(tmp_path: Path, spark: SparkSession) -> None:
@@ -73,18 +75,18 @@ def test_an_empty_file_that_is_filled_later(tmp_path: Path, spark: SparkSession)
     landing.put(a_json=line(2))
     assert numbers(landing) == [2]
     landing.put(a_json=line(3))
-    assert landing.settle() is None
+    assert landing.fix_range() is None
 
 
 @pytest.mark.parametrize("after", ["keep", "delete"])
 def test_a_file_replaced_before_it_is_read(after: str, tmp_path: Path, spark: SparkSession) -> None:
     landing = Landing(tmp_path, spark, {"after": after, "on_change": "reload"})
     landing.put(a_json=line(1), b_json=line(7))
-    landing.settle()
+    landing.fix_range()
     landing.put(a_json=line(2) + line(3))
     assert numbers(landing) == [2, 3, 7]
     for _ in range(2):
-        assert landing.settle() is None, "what is in the lake is what the list says"
+        assert landing.fix_range() is None, "what is in the lake is what the list says"
         landing.reader = landing.restarted()
     assert (landing.folder / "a.json").exists() == (after == "keep")
 
@@ -92,7 +94,7 @@ def test_a_file_replaced_before_it_is_read(after: str, tmp_path: Path, spark: Sp
 def test_a_file_that_is_being_replaced_is_waited_for(tmp_path: Path, spark: SparkSession) -> None:
     landing = Landing(tmp_path, spark)
     landing.put(a_json=line(1))
-    end = landing.settle()
+    end = landing.fix_range()
     with (landing.folder / "a.json").open("w") as file:
         file.write(line(2)[:4])
         file.flush()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from tests.services.kafka import Broker
@@ -36,8 +38,8 @@ def test_a_topic_that_was_made_again(kafka: Broker, spark: SparkSession, tmp_pat
         kafka.drop("letters.again")
     place = "00000/0000000000000000000"
     first, again = f"letters.again/{place}", f"letters.again@00002/{place}"
-    letters = asked(project, "dlq", "list").json
-    assert sorted(letter["position"] for letter in letters) == [f"{first}1", f"{again}0", f"{again}2"]
+    dead_letters = asked(project, "dlq", "list").json
+    assert sorted(letter["position"] for letter in dead_letters) == [f"{first}1", f"{again}0", f"{again}2"]
     rows = project.query("SELECT id, _position FROM topic('again') ORDER BY _position")
     assert rows == [{"id": 1, "_position": f"{first}0"}, {"id": 3, "_position": f"{again}1"}]
     policy("discard_value")
@@ -66,12 +68,12 @@ def test_what_is_too_large(kafka: Broker, spark: SparkSession, tmp_path: Path) -
     value = rows_of(id=2, text="ä" * 40)
     kafka.send("letters.large", [rows_of(id=1), {**value, "key": b"k", "headers": [("h", b"1")]}])
     assert project.run().code == 0
-    letters = asked(project, "dlq", "list", "--reason", "too_large").json
-    assert sorted(letter["topic"] for letter in letters) == sorted(topics)
-    assert {letter["message"] for letter in letters} == {
+    dead_letters = asked(project, "dlq", "list", "--reason", "too_large").json
+    assert sorted(letter["topic"] for letter in dead_letters) == sorted(topics)
+    assert {letter["message"] for letter in dead_letters} == {
         f"{len(value['value'])} bytes are more than `max_record_size`, 30"
     }
-    shown = asked(project, "dlq", "show", letters[0]["id"]).json
+    shown = asked(project, "dlq", "show", dead_letters[0]["id"]).json
     assert (shown["raw"], shown["reason"], shown["source"]) == (value["value"].decode(), "too_large", "s")
     still = {"tried": 1, "came_through": 0, "rows": 0, "still_dead": 1}
     assert asked(project, "dlq", "replay").json == [{"topic": name, **still} for name in sorted(topics)]
@@ -88,3 +90,16 @@ def test_what_is_too_large(kafka: Broker, spark: SparkSession, tmp_path: Path) -
             {"id": 2, "text": "ä" * 40, "_key": "k", "_offset": 1},
         ]
     assert project.run().code == 0 and len(project.query("SELECT id FROM topic('large')")) == 2
+
+
+@pytest.mark.parametrize(("compression", "refused"), [("producer", False), ("uncompressed", True)])
+def test_a_broker_that_bounds_what_batches_unpack_to(kafka: Broker, compression: str, refused: bool) -> None:
+    """What the page tells those to do who can't trust their producers; Kafka's client itself has no such bound."""
+    name = f"bounded_{compression}"
+    for made in kafka.admin.create_topics([NewTopic(name, 1, 1, config={"compression.type": compression})]).values():
+        made.result()
+    said: list[str | None] = []
+    producer = kafka.producer(**{"compression.type": "gzip", "message.max.bytes": 50_000_000})
+    producer.produce(name, value=b"a" * 20_000_000, callback=lambda error, _: said.append(error and error.name()))
+    producer.flush(60)
+    assert said == ["MSG_SIZE_TOO_LARGE" if refused else None]

@@ -246,7 +246,8 @@ def test_a_registry_that_is_down(send: Send, open_flow: Open) -> None:
 
 
 def order_of(**fields: Any) -> bytes:
-    from headwater.sources.kafka.protobuf import MessageType, file_set, message_class
+    from headwater.sources.kafka.proto import file_set
+    from headwater.sources.kafka.protobuf import MessageType, message_class
 
     made = message_class(MessageType(file_set([("m.proto", PROTO)]), "shop.Order"))
     whole: bytes = made(**fields).SerializeToString()
@@ -302,7 +303,7 @@ def test_protobuf_with_a_registry(send: Send, registry: Registry, open_flow: Ope
 
 @pytest.mark.parametrize("file", ["order.proto", "order.desc"])
 def test_protobuf_from_a_file(send: Send, open_flow: Open, tmp_path: Path, file: str) -> None:
-    from headwater.sources.kafka.protobuf import file_set
+    from headwater.sources.kafka.proto import file_set
 
     content = PROTO.encode() if file.endswith(".proto") else file_set([("order.proto", PROTO)])
     (tmp_path / file).write_bytes(content)

@@ -94,7 +94,7 @@ def test_a_range_is_read_again_as_it_was(crm: Crm, follow: Follow) -> None:
     flow = follow()
     ahead = flow.reader.next(None)
     assert ahead is not None
-    end = json.loads(json.dumps(flow.reader.settle(None, ahead)))
+    end = json.loads(json.dumps(flow.reader.fix_range(None, ahead)))
     crm.run("DELETE FROM a WHERE id <= 25")
     flow.close()
     flow.restart()  # after its intent was written, and before its commit
@@ -116,7 +116,7 @@ def test_a_snapshot_that_is_cut_off_begins_anew(crm: Crm, follow: Follow, monkey
     flow = follow()
     ahead = flow.reader.next(None)
     assert ahead is not None
-    flow.reader.settle(None, ahead)
+    flow.reader.fix_range(None, ahead)
     crm.run("INSERT INTO a VALUES (2)")
     flow.close()
     flow.restart()  # killed before its intent was written: nothing is known of it

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from headwater.core.errors import HeadwaterError
 from headwater.sources.postgres.cdc import frames
 from headwater.sources.postgres.cdc.reader import PostgresCdcReader
-from headwater.sources.reader import Ahead, Position
+from headwater.sources.reader import OffsetRange, Position
 from tests.sources.cdc_lab import Crm, Follower
 
 A, B = "public.a", "public.b"
@@ -72,7 +72,7 @@ def test_a_flow_that_can_not_write_holds_up_no_other(
     monkeypatch.setattr(frames, "FEW_ROWS", 0)  # through files, one for each batch
     monkeypatch.setattr(frames, "FILE_BYTES", 1)
     (crm.folder / A / "changes").write_text("a file where a folder has to be")
-    found: list[Ahead | None] = []
+    found: list[OffsetRange | None] = []
 
     def look(reader: PostgresCdcReader, position: Position) -> None:
         found.append(reader.next(position))

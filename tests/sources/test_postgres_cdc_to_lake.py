@@ -162,18 +162,18 @@ def test_a_table_that_is_altered(lake: Project, format: str) -> None:
     ]
     with Lake.open(lake.root) as opened:
         (letter,) = opened.dead_letters(f"people_{format}")
-        assert letter["reason"] == "schema" and "age" in letter["message"]
-        raw = json.loads(bytes(opened.dead_letter(letter["id"])["raw"]))
+        assert letter.reason == "schema" and "age" in letter.message
+        raw = json.loads(opened.dead_letter(letter.id).raw or b"")
         assert raw["op"] == "i" and raw["after"]["age"] == "nine"
         versions = opened.topic(f"people_{format}").schemas()
-    assert any("after.full_name string added" in version["changes"] for version in versions)
+    assert any("after.full_name string added" in version.changes for version in versions)
 
 
 def test_a_remap_reads_each_row_by_the_shape_that_it_had(lake: Project) -> None:
     before = lake.rows("people_delta")
     with Lake.open(lake.root) as opened:
         done = opened.topic("people_delta").remap()
-    assert done["rejected"] == 0
+    assert done.rejected == 0
     assert lake.rows("people_delta") == before
 
 
@@ -191,19 +191,21 @@ def test_what_has_no_place_is_a_dead_letter(spark: SparkSession, crm: Crm, tmp_p
     crm.run("CREATE TABLE odd (id int PRIMARY KEY, d date, ts timestamptz, n numeric(6,2), m int[])")
     rows = ["(1, 'infinity', NULL, NULL, NULL)", "(2, NULL, '-infinity', NULL, NULL)", "(3, NULL, NULL, 'NaN', NULL)"]
     rows += ["(4, '0044-03-15 BC', NULL, NULL, NULL)", "(5, NULL, NULL, NULL, '{{1,2},{3,4}}')"]
-    rows += ["(6, '20000-01-01', '20000-01-01 00:00+00', 1, '{}')"]
+    rows += ["(6, '20000-01-01', NULL, 1, '{}')", "(7, NULL, '20000-01-01 00:00+00', 1, '{}')"]
+    rows += ["(8, '9999-12-31', '9999-12-31 23:59:59+00', 1, '{}')"]
     crm.run(f"INSERT INTO odd VALUES {', '.join(rows)}")
     project.write({"odd_log": {"table": "public.odd"}})
     project.run()
     crm.run("UPDATE odd SET id = id + 10")
     project.run()
     with Lake.open(tmp_path) as lake:
-        told = sorted(letter["message"].partition("; cure: ")[0] for letter in lake.dead_letters())
+        told = sorted(letter.message.partition("; cure: ")[0] for letter in lake.dead_letters())
         kept = [row.id for row in lake.topic("odd_log").df().selectExpr("after.id").collect()]
-    assert sorted(kept) == [6, 16]
+    assert sorted(kept) == [8, 18]
     reasons = ["d: 0044-03-15 BC does not fit date", "d: infinity does not fit date"]
     reasons += ["m: such a value has no place in a column", "n: NaN does not fit decimal(6,2)"]
     reasons += ["ts: -infinity does not fit timestamp"]
+    reasons += ["d: 20000-01-01 does not fit date", "ts: 20000-01-01 00:00:00+00 does not fit timestamp"]
     assert told == sorted(2 * [f"after.{reason}" for reason in reasons])
 
 

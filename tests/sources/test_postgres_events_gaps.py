@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 from collections import Counter
@@ -18,10 +17,11 @@ from pyspark.sql import SparkSession
 from headwater.core.errors import HeadwaterError
 from headwater.sources.postgres.events import gaps
 from headwater.sources.postgres.events.ranges import Ranges
+from tests.scale import scaled
 from tests.services.postgres import LOGICAL, Server, server
 from tests.sources.events_lab import TABLE, Flow, Store, Writers, insert
 
-HOLD = float(os.environ.get("HEADWATER_HOLD", "8"))
+HOLD = scaled("HEADWATER_HOLD", usual=8, full=30)
 """Seconds for which a transaction is held open."""
 WITH_TX = (
     "ALTER TABLE events ADD COLUMN tx xid8, ALTER COLUMN tx SET DEFAULT pg_current_xact_id();"

@@ -15,8 +15,9 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from headwater.core.storage import Files
-from headwater.formats.base import Address, LakeContext, SparkTable
+from headwater.formats.base import Address, LakeContext
 from headwater.formats.delta.format import DELTA
+from headwater.formats.spark_table import SparkTable
 from headwater.sources.reader import Lag, ReaderContext
 from headwater.sources.table.config import TableSource
 from headwater.sources.table.reader import TableReader
@@ -184,12 +185,12 @@ def test_a_table_that_was_made_again(tmp_path: Path, theirs: str) -> None:
 
 
 def test_lag_and_the_end_of_a_run_that_ends(
-    spark: SparkSession, around: LakeContext, tmp_path: Path, theirs: str
+    spark: SparkSession, context: LakeContext, tmp_path: Path, theirs: str
 ) -> None:
     write_deltalake(theirs, rows(1))
     notes = Files(str(tmp_path / "notes"))
-    context = ReaderContext(spark, "topics.t", notes, str, {}, tables=lambda *_: opened(spark, around, theirs))
-    reader = TableReader(TableSource(format="delta", path=theirs), context)
+    reads = ReaderContext(spark, "topics.t", notes, str, {}, tables=lambda *_: opened(spark, context, theirs))
+    reader = TableReader(TableSource(format="delta", path=theirs), reads)
     first = reader.next(None)
     assert first is not None and reader.lag(first.end) == Lag(records=0, detail={"versions": 0})
     reader.freeze()
@@ -197,7 +198,7 @@ def test_lag_and_the_end_of_a_run_that_ends(
     write_deltalake(theirs, rows(4), mode="append")
     assert reader.next(first.end) is None
     assert reader.lag(first.end) == Lag(records=3, detail={"versions": 2})
-    unfrozen = TableReader(TableSource(format="delta", path=theirs), context).next(first.end)
+    unfrozen = TableReader(TableSource(format="delta", path=theirs), reads).next(first.end)
     assert unfrozen is not None and unfrozen.end["version"] == 2
 
 
@@ -267,29 +268,29 @@ def test_the_page(tmp_path: Path, spark: SparkSession) -> None:
 # --- what the format has to get right for tables that it did not make
 
 
-def opened(spark: SparkSession, around: LakeContext, path: str) -> SparkTable:
-    return DELTA.spark(spark, Address(path=path), around)
+def opened(spark: SparkSession, context: LakeContext, path: str) -> SparkTable:
+    return DELTA.spark(spark, Address(path=path), context)
 
 
-def test_a_change_data_feed_that_was_switched_on_later(spark: SparkSession, around: LakeContext, theirs: str) -> None:
+def test_a_change_data_feed_that_was_switched_on_later(spark: SparkSession, context: LakeContext, theirs: str) -> None:
     write_deltalake(theirs, rows(1, 2))
     DeltaTable(theirs).delete("id = 1")
     spark.sql(f"ALTER TABLE delta.`{theirs}` SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
     spark.sql(f"UPDATE delta.`{theirs}` SET v = 'z' WHERE id = 2")
-    table = opened(spark, around, theirs)
+    table = opened(spark, context, theirs)
     assert weighed(table.changes(0, 3)) == {"(1, 'a')": -1, "(2, 'a')": -1, "(2, 'z')": 1}
     assert weighed(table.changes(2, 3)) == {"(2, 'a')": -1, "(2, 'z')": 1}
     assert weighed(table.changes(3, 0)) == {"(1, 'a')": 1, "(2, 'a')": 1, "(2, 'z')": -1}
 
 
-def test_vectors_renamed_columns_and_replaced_types(spark: SparkSession, around: LakeContext, theirs: str) -> None:
+def test_vectors_renamed_columns_and_replaced_types(spark: SparkSession, context: LakeContext, theirs: str) -> None:
     spark.sql(
         f"CREATE TABLE delta.`{theirs}` (id bigint, v string) USING delta TBLPROPERTIES "
         "('delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true')"
     )
     spark.sql(f"INSERT INTO delta.`{theirs}` VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     spark.sql(f"DELETE FROM delta.`{theirs}` WHERE id = 2")
-    table = opened(spark, around, theirs)
+    table = opened(spark, context, theirs)
     assert weighed(table.changes(1, 2)) == {"(2, 'b')": -1}
     assert (table.appending(0, [1]), table.appending(0, [1, 2])) == (1, 1)
     spark.sql(f"ALTER TABLE delta.`{theirs}` RENAME COLUMN v TO w")
@@ -299,5 +300,5 @@ def test_vectors_renamed_columns_and_replaced_types(spark: SparkSession, around:
     spark.sql("SELECT 1 AS id, 2 AS v").write.format("delta").save(replaced)
     new = spark.sql("SELECT 1 AS id, 'x' AS v, 3 AS w").write.format("delta").mode("overwrite")
     new.option("overwriteSchema", "true").save(replaced)
-    found = weighed(opened(spark, around, replaced).changes(0, 1))
+    found = weighed(opened(spark, context, replaced).changes(0, 1))
     assert found == {"(1, 'x', 3)": 1, "(1, '2', None)": -1}

@@ -193,6 +193,20 @@ def test_statistics_are_of_the_columns_that_people_see(bench: Bench) -> None:
     assert (refused.code, "INVALID_VALUE" in refused.err) == (2, True)
 
 
+def test_a_view_is_made_by_a_whole_statement(bench: Bench) -> None:
+    statement = "CREATE MATERIALIZED VIEW stated AS SELECT user, count(*) AS n FROM events GROUP BY 1"
+    made = bench.do("mv", "create", f"{statement} WITH (refresh = 'manual')", "--json")
+    assert made.code == 0, made.err
+    assert (made.json["view"], made.json["refresh_type"]) == ("stated", "full")
+    assert list(made.json["watermarks"]) == ["topics.events"], "as by name and query"
+    assert "ALREADY_EXISTS" in bench.do("mv", "create", statement).err
+    described = bench.do("mv", "describe", "stated")
+    parts = ["mode", "manual", "", "columns", "its last refreshes, newest first"]
+    assert [line for line in described.out.splitlines() if line in parts] == ["", *parts[3:4], "", *parts[4:]]
+    assert described.err == ""
+    assert bench.do("mv", "drop", "stated", "--yes").code == 0
+
+
 def test_schemas(bench: Bench) -> None:
     columns = {one["name"]: one["type"] for one in bench.do("parquet", "schema", "events", "--json").json}
     assert (columns["amount"], columns["event_timestamp"]) == ("bigint", "timestamp")

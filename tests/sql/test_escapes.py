@@ -65,9 +65,9 @@ def test_dead_letters_with_escapes(tmp_path: Path, bench: Bench) -> None:
     other.do("run", "--once")
     listed = other.do("dlq", "list")
     assert listed.code == 0 and "schema" in listed.out and not DANGEROUS & set(listed.out)
-    letters = other.do("dlq", "list", "--json").json
-    assert len(letters) == 2
-    for letter in letters:
+    dead_letters = other.do("dlq", "list", "--json").json
+    assert len(dead_letters) == 2
+    for letter in dead_letters:
         shown = other.do("dlq", "show", letter["id"])
         assert shown.code == 0 and not DANGEROUS & set(shown.out)
         assert "\x1b" in json.loads(other.do("dlq", "show", letter["id"], "--json").out)["raw"] or letter["reason"]

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from headwater.api.lake import Lake
 from headwater.core.errors import Code, HeadwaterError, UsageError
 from headwater.query.duckdb.instances import connect, folders_of
+from headwater.query.spark.isolation import isolated
 from headwater.query.spark.safety import require_quiet, require_safe_text
 from headwater.spark.session import fork
 from headwater.sql.dialect import Headwater
@@ -397,6 +398,22 @@ def test_what_may_be_asked_has_the_same_rows_in_both_engines(
             if found != rows:
                 wrong.append(f"{engine}: {sql}: {found}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_text_that_takes_long_to_read_is_refused_before_it_is_read(lake: Lake) -> None:
+    with pytest.raises(UsageError, match="100000 characters at most") as caught:
+        lake.sql("SELECT (" * 20_000, read_only=True)
+    assert caught.value.code is Code.NOT_ALLOWED
+
+
+def test_no_query_of_others_is_analysed_in_a_runner_s_spark(lake: Lake) -> None:
+    """Not even to explain a view: Spark computes rows of VALUES, limits and arguments while it analyses."""
+    sql = "EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT * FROM VALUES (length(repeat('a', 2147483647))) AS t(a)"
+    with isolated(lambda: lake._warehouse.project):
+        with pytest.raises(UsageError, match="the Spark of the runner") as caught:
+            lake.sql(sql, read_only=True)
+        assert caught.value.code is Code.NOT_ALLOWED
+        lake.sql("EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM events")
 
 
 HOSTILE_TO_SPARK = """

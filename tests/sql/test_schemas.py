@@ -109,6 +109,7 @@ def test_a_look_up_as_of_now(root: Path, lake: Lake) -> None:
     assert rows(lake, written)[0] == {"id": 1, "name": "other"}
 
 
+@pytest.mark.spark
 def test_a_look_up_as_of_now_needs_the_latest(tmp_path: Path) -> None:
     text = PROJECT.replace(
         '  people: {keys: [who], schema: "who string, name string"}',

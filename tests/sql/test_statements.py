@@ -98,6 +98,21 @@ def test_what_is_there(bench: Bench) -> None:
     assert columns["event_timestamp"] == "timestamp"
 
 
+def test_who_may_only_read_is_told_no_folder_of_the_machine(bench: Bench) -> None:
+    (topic,) = bench.rows("SHOW TOPICS", "--read-only")
+    assert topic["location"] == "topics/events" and str(bench.root) in bench.rows("SHOW TOPICS")[0]["location"]
+    (table,) = bench.rows("SHOW TABLES", "--read-only")
+    assert table["location"] == "tables/countries"
+    statements = ["DESCRIBE events", "DESCRIBE HISTORY events", "SHOW VIEWS", "SHOW EXPORTS"]
+    statements += [f"{word} SELECT user FROM events WHERE amount > 1" for word in ("EXPLAIN", "EXPLAIN ANALYZE")]
+    statements += ["EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT user FROM events", "SELECT * FROM nowhere"]
+    statements += ["SELECT * FROM events VERSION AS OF 99", "SELECT * FROM changes('events', 0, 99)"]
+    for statement in statements:
+        for engine in ("auto", "spark"):
+            answer = bench.do("query", statement, "--read-only", "--engine", engine)
+            assert str(bench.root) not in answer.out + answer.err, statement
+
+
 def test_an_export_is_checked_and_explained(bench: Bench) -> None:
     export = (
         "EXPORT topic('events') TO ICEBERG 'rest://catalog/namespace/events' PARTITIONED BY (date(event_timestamp))"

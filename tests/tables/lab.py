@@ -79,7 +79,7 @@ class Lab:
         told: dict[str, Any] = self.answer("table", "describe", table, "--json").json["checks"]
         return told
 
-    def letters(self, table: str) -> list[dict[str, Any]]:
+    def dead_letters(self, table: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.answer("dlq", "list", "--topic", f"tables.{table}", "--json").json
         return found
 

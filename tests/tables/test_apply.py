@@ -13,7 +13,8 @@ from headwater.core.errors import Code, HeadwaterError, Where
 from headwater.core.model import CommitTag
 from headwater.core.spec import Table, layout_of
 from headwater.core.spec.base import placed
-from headwater.flows.flow import Intent
+from headwater.flows.ledger import Intent
+from headwater.flows.step import Step
 from headwater.formats.base import LakeContext
 from headwater.formats.registry import FORMATS
 from headwater.tables.apply.changes import truncations_of
@@ -50,11 +51,11 @@ def place(key: str) -> Where:
 class Kept:
     """A real table, step by step."""
 
-    def __init__(self, spark: SparkSession, around: LakeContext, format: str, name: str, **rules: Any) -> None:
+    def __init__(self, spark: SparkSession, context: LakeContext, format: str, name: str, **rules: Any) -> None:
         made = Table.model_validate({"from": "topic('x')", "apply": {"keys": ["id"], **rules}})
         self.definition = placed(made, name, place(""))
         found = FORMATS.get(format)
-        self.table = found.spark(spark, found.address(around, "tables", name), around)
+        self.table = found.spark(spark, found.address(context, "tables", name), context)
         self.shapes: list[Shape] = []
         self.number = 0
         self.positions: dict[str, Any] = {}
@@ -75,17 +76,17 @@ class Kept:
 
     def step(self, df: DataFrame, at: datetime = NOW) -> tuple[Intent, CommitTag]:
         intent = self.intent(df, at)
-        mark = CommitTag("tables.x", 1, self.number, intent.end)
-        self.target.commit(df, intent, mark)
+        step = Step("tables.x", intent)
+        self.target.commit(df, step)
         self.positions, self.number = dict(intent.end), self.number + 1
-        return intent, mark
+        return intent, step.commit_tag
 
     def shown(self) -> set[tuple[Any, ...]]:
         return shown(as_shown(self.table.read(), self.shapes[-1].shown).collect())
 
 
-def test_deletes_are_remembered_for_their_time(quick: SparkSession, around: LakeContext) -> None:
-    kept = Kept(quick, around, "delta", "tombstones", tombstones="1h")
+def test_deletes_are_remembered_for_their_time(quick: SparkSession, context: LakeContext) -> None:
+    kept = Kept(quick, context, "delta", "tombstones", tombstones="1h")
     kept.step(frame(quick, [Event(2, "i", 0, after=Row(1, "a", "d")), Event(5, "d", 0, before=Row(1, None, None))]))
     kept.step(frame(quick, [Event(3, "u", 0, after=Row(1, "late", "d")), Event(4, "i", 0, after=Row(2, "b", "d"))]))
     assert kept.shown() == {(2, "b", "d")}
@@ -96,9 +97,9 @@ def test_deletes_are_remembered_for_their_time(quick: SparkSession, around: Lake
 
 @pytest.mark.parametrize(("history", "kept_of_them"), [("latest", ["10"]), ("all", ["5", "10", "9"])])
 def test_truncates_that_no_change_can_meet_any_more_are_forgotten(
-    quick: SparkSession, around: LakeContext, history: str, kept_of_them: list[str]
+    quick: SparkSession, context: LakeContext, history: str, kept_of_them: list[str]
 ) -> None:
-    kept = Kept(quick, around, "delta", f"truncated_{history}", sequence_by="n", history=history)
+    kept = Kept(quick, context, "delta", f"truncated_{history}", sequence_by="n", history=history)
 
     def step(*changes: tuple[int, str, int | None]) -> None:
         rows = [(n, op, f"{kept.number}-{n}", NOW, None, None if id_ is None else (id_,)) for n, op, id_ in changes]
@@ -115,8 +116,8 @@ def test_truncates_that_no_change_can_meet_any_more_are_forgotten(
     assert {row.id for row in there.collect()} == {3, 5}
 
 
-def test_a_new_column_of_the_topic_is_one_of_the_table(quick: SparkSession, around: LakeContext) -> None:
-    kept = Kept(quick, around, "delta", "wider", sequence_by="n")
+def test_a_new_column_of_the_topic_is_one_of_the_table(quick: SparkSession, context: LakeContext) -> None:
+    kept = Kept(quick, context, "delta", "wider", sequence_by="n")
     kept.step(quick.createDataFrame([(1, 1, "a")], "id bigint, n bigint, v string"))
     first = kept.shapes[-1].shown
     kept.step(quick.createDataFrame([(2, 1, "b", 7)], "id bigint, n bigint, v string, more int"))
@@ -128,9 +129,9 @@ def test_a_new_column_of_the_topic_is_one_of_the_table(quick: SparkSession, arou
 ROWS = "id bigint, n bigint, gone boolean, v string"
 
 
-def test_compared_rows_are_deleted_after_their_time_or_at_once(quick: SparkSession, around: LakeContext) -> None:
-    hour = Kept(quick, around, "delta", "rows_hour", sequence_by="n", delete_when="gone", tombstones="1h")
-    none = Kept(quick, around, "delta", "rows_none", sequence_by="n", delete_when="gone", tombstones="0s")
+def test_compared_rows_are_deleted_after_their_time_or_at_once(quick: SparkSession, context: LakeContext) -> None:
+    hour = Kept(quick, context, "delta", "rows_hour", sequence_by="n", delete_when="gone", tombstones="1h")
+    none = Kept(quick, context, "delta", "rows_none", sequence_by="n", delete_when="gone", tombstones="0s")
     for kept in (hour, none):
         kept.step(quick.createDataFrame([(1, 1, False, "a"), (2, 1, False, "b")], ROWS))
         kept.step(quick.createDataFrame([(1, 3, True, "a"), (3, 1, True, "c")], ROWS))
@@ -140,13 +141,13 @@ def test_compared_rows_are_deleted_after_their_time_or_at_once(quick: SparkSessi
     assert hour.shown() == {(2, 2, False, "c")}
     hour.step(quick.createDataFrame([(2, 3, False, "d")], ROWS), NOW + timedelta(hours=2))
     assert hour.table.read().count() == 1
-    _, mark = hour.step(quick.createDataFrame([(2, -1, False, "old")], ROWS))
+    _, commit_tag = hour.step(quick.createDataFrame([(2, -1, False, "old")], ROWS))
     assert hour.shown() == {(2, 3, False, "d")}, "what is older than all that is known changes nothing"
-    assert hour.target.landed(mark) is not None
+    assert hour.target.landed(commit_tag)
 
 
-def test_files_without_the_keys_of_a_step_are_not_read(quick: SparkSession, around: LakeContext) -> None:
-    kept = Kept(quick, around, "delta", "far", sequence_by="n", delete_when="gone")
+def test_files_without_the_keys_of_a_step_are_not_read(quick: SparkSession, context: LakeContext) -> None:
+    kept = Kept(quick, context, "delta", "far", sequence_by="n", delete_when="gone")
     kept.step(quick.createDataFrame([(id_, 1, False, "a") for id_ in range(9)], ROWS))
     (early,) = kept.table.files()
     kept.step(quick.createDataFrame([(id_, 1, False, "a") for id_ in range(100, 109)], ROWS))
@@ -208,9 +209,9 @@ def test_ranges_hold_every_key_and_leave_out_what_is_far(quick: SparkSession) ->
     ],
 )
 def test_bad_input_is_told_with_its_place(
-    quick: SparkSession, around: LakeContext, rules: Any, ddl: str, row: Any, code: Code, said: str
+    quick: SparkSession, context: LakeContext, rules: Any, ddl: str, row: Any, code: Code, said: str
 ) -> None:
-    kept = Kept(quick, around, "delta", "bad", **{"sequence_by": "n", **rules})
+    kept = Kept(quick, context, "delta", "bad", **{"sequence_by": "n", **rules})
     with pytest.raises(HeadwaterError) as caught:
         kept.step(quick.createDataFrame([row], ddl))
     assert caught.value.code is code

@@ -71,8 +71,8 @@ def test_what_is_late_or_not_as_expected_is_dealt_with(tmp_path: Path, format: s
     assert lab.checks("plain") == {**line, "violations": {"known": 1}}
     assert lab.checks("sessions") == {**line, "violations": {}}
     assert lab.checks("checked")["violations"] == {"few": 1, "low": 0}
-    letters = {one["reason"]: one for table in ("sessions", "checked") for one in lab.letters(table)}
-    shown = {reason: lab.answer("dlq", "show", one["id"], "--json").json["raw"] for reason, one in letters.items()}
+    dead_letters = {one["reason"]: one for table in ("sessions", "checked") for one in lab.dead_letters(table)}
+    shown = {reason: lab.answer("dlq", "show", one["id"], "--json").json["raw"] for reason, one in dead_letters.items()}
     assert {reason: json.loads(raw)["id"] for reason, raw in shown.items()} == {"late": 4, "expectation": 5}
 
     failed = lab.failed(event(100, 33), event(2, 35))

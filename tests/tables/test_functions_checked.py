@@ -63,7 +63,7 @@ def test_rows_of_a_function_are_looked_at(tmp_path: Path) -> None:
     }
     columns = lab.answer("table", "describe", "checked", "--json").json["columns"]
     assert [(one["name"], one["type"]) for one in columns] == [("id", "bigint"), ("who", "string"), ("n", "bigint")]
-    assert [one["reason"] for one in lab.letters("checked")] == ["late"]
+    assert [one["reason"] for one in lab.dead_letters("checked")] == ["late"]
     assert lab.answer("dlq", "replay", "tables.checked").code == 0
     assert lab.rows("checked", "id") == [(1,), (3,), (4,), (5,)]
 

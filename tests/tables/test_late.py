@@ -97,7 +97,7 @@ def test_a_shuffled_doubled_late_stream_gives_the_rows_of_a_batch(
         assert counted[f"tables.{name}"]["late"] == late_ones, name
     assert lab.answer("dlq", "replay", "tables.named_quarantine").code == 0
     assert lab.rows("named_quarantine") == batch(spark, "named", every), "what was set aside is in after a replay"
-    assert lab.letters("named_quarantine") == []
+    assert lab.dead_letters("named_quarantine") == []
 
 
 def test_what_was_set_aside_can_be_let_in(tmp_path: Path) -> None:
@@ -109,11 +109,13 @@ def test_what_was_set_aside_can_be_let_in(tmp_path: Path) -> None:
     ]
     assert lab.rows("sessions") == began, "late is what lies before the newest event less the delay"
     assert lab.checks("sessions") == {"watermark": "2026-01-01T00:20:00+00:00", "late": 2, "violations": {}}
-    letters = lab.letters("sessions")
-    assert [(one["reason"], "the watermark was 2026-01-01 00:20:00" in one["message"]) for one in letters] == [
+    dead_letters = lab.dead_letters("sessions")
+    assert [(one["reason"], "the watermark was 2026-01-01 00:20:00" in one["message"]) for one in dead_letters] == [
         ("late", True)
     ] * 2
-    shown = lab.answer("dlq", "show", next(one["id"] for one in letters if "00:02" in one["message"]), "--json").json
+    shown = lab.answer(
+        "dlq", "show", next(one["id"] for one in dead_letters if "00:02" in one["message"]), "--json"
+    ).json
     assert json.loads(shown["raw"])["id"] == 5
 
     lab.fed(event(6, 23))
@@ -121,14 +123,14 @@ def test_what_was_set_aside_can_be_let_in(tmp_path: Path) -> None:
     (done,) = lab.answer("dlq", "replay", "tables.sessions", "--id", shown["id"][:12], "--json").json
     assert done == {"topic": "tables.sessions", "tried": 1, "came_through": 1, "rows": 1, "still_dead": 0}
     assert lab.rows("sessions")[0] == ("a", "00:00:00", "00:06:00", 2, 2)
-    assert [one["message"][:30] for one in lab.letters("sessions")] == ["at is 2026-01-01 00:19:54, and"]
+    assert [one["message"][:30] for one in lab.dead_letters("sessions")] == ["at is 2026-01-01 00:19:54, and"]
     lab.fed(event(7, 5))
     assert len(lab.rows("sessions")) == 3 and lab.checks("sessions")["late"] == 3
 
     assert lab.answer("flow", "rebuild", "sessions", "--yes").code == 0
     assert lab.run().code == 0
     assert [row[3] for row in lab.rows("sessions")] == [3, 3, 1], "made anew, nothing is late"
-    assert lab.letters("sessions") == [] and lab.checks("sessions")["late"] == 0
+    assert lab.dead_letters("sessions") == [] and lab.checks("sessions")["late"] == 0
 
 
 def test_a_step_that_is_done_again_counts_once(tmp_path: Path, spark: SparkSession) -> None:
@@ -147,7 +149,7 @@ def test_a_step_that_is_done_again_counts_once(tmp_path: Path, spark: SparkSessi
 
     def counted() -> tuple[dict[str, Any], int, list[tuple[Any, ...]]]:
         (status,) = [one for one in lab.answer("status", "--json").json if one["flow"] == "tables.checked"]
-        return status["checks"], len(lab.letters("checked")), lab.rows("checked", "id")
+        return status["checks"], len(lab.dead_letters("checked")), lab.rows("checked", "id")
 
     with Lake.open(tmp_path) as lake:
         flow = table_flow(lake._warehouse, "checked", fork(spark), cut_off)

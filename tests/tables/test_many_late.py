@@ -53,9 +53,9 @@ def test_spark_leaves_out_what_is_late(
     assert lab.rows("update") == _grouped(every), f"HEADWATER_SEED={seed}"
     assert lab.rows("drop") == _grouped(kept), f"HEADWATER_SEED={seed}"
     assert lab.rows("quarantine") == _plain(kept), f"HEADWATER_SEED={seed}"
-    assert len(lab.letters("quarantine")) == late
+    assert len(lab.dead_letters("quarantine")) == late
     assert lab.answer("dlq", "replay", "tables.quarantine").code == 0
-    assert lab.rows("quarantine") == _plain(every) and lab.letters("quarantine") == []
+    assert lab.rows("quarantine") == _plain(every) and lab.dead_letters("quarantine") == []
 
 
 def _plain(events: list[Event]) -> list[tuple[Any, ...]]:

@@ -66,5 +66,5 @@ def test_random_steps_give_what_one_batch_gives(tmp_path: Path, seed: int) -> No
             found = Counter(tuple(row.values()) for row in lake.sql(f"SELECT * FROM table('{name}')").rows())
             assert found == wanted, f"seed {seed}, {name}: {found - wanted} too many, {wanted - found} missing"
             assert sum(wanted.values()) > 10
-            steps = [commit.mark.step for commit in lake.table(name).history() if commit.mark is not None]
+            steps = [commit.commit_tag.step for commit in lake.table(name).history() if commit.commit_tag is not None]
             assert len(steps) == max(steps) + 1 > 2, "each step brought its change in"

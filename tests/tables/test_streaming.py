@@ -299,3 +299,55 @@ def test_check_knows_what_a_transform_takes(
     answer = headwater("check", "--project", pages.root)
     assert code in answer.err + answer.out and says in answer.err + answer.out
     assert answer.code == 2
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_an_input_that_is_rebuilt_doubles_no_row(beside: bool, tmp_path: Path) -> None:
+    """In every format, by the next run or beside a runner: the tables are filled again from the rebuilt topics."""
+    names = FORMATS.names() if not beside else ["delta", "iceberg"]
+    topics = [f"  clicks_{name}: {{from: landing, format: {name}}}" for name in names]
+    tables = [f"  plain_{name}: {{transform: plain_{name}, format: {name}}}" for name in names]
+    tables += [f"  sql_{name}: {{sql: \"SELECT * FROM topic('clicks_{name}')\", format: delta}}" for name in names[:2]]
+    tables += [f"  second_{name}: {{transform: second_{name}, format: delta}}" for name in names[:2]]
+    code = ["from pyspark.sql import functions as F", "from headwater import transform"]
+    for name in names:
+        code.append(f"@transform('plain_{name}', streaming=True)\ndef f(clicks_{name}):")
+        code.append(f"    return clicks_{name}.select('event_id', F.upper('page').alias('page'))")
+    for name in names[:2]:
+        code.append(f"@transform('second_{name}', streaming=True)\ndef f(sql_{name}):")
+        code.append(f"    return sql_{name}.select('event_id', F.upper('page').alias('page'))")
+    project = "name: pages\ncode: pages.py\nsources: {landing: {type: files, path: ./landing}}\ntopics:\n"
+    pages = Pages(tmp_path, "\n".join([project + "\n".join(topics), "tables:", *tables]) + "\n", "\n".join(code) + "\n")
+    pages.land("a", "home", "shop")
+    assert pages.run().code == 0
+    made = [f"plain_{name}" for name in names] + [f"second_{name}" for name in names[:2]]
+    rebuilt = [f"topics.clicks_{name}" for name in names] + [f"tables.sql_{name}" for name in names[:2]]
+    expected = [("a0", "HOME"), ("a1", "SHOP"), ("b0", "NEWS")]
+    with Lake.open(tmp_path) as lake:
+
+        def found(name: str) -> list[tuple[object, ...]]:
+            return sorted(tuple(row.values()) for row in lake.sql(f"SELECT * FROM table('{name}')").rows())
+
+        stopping = threading.Event()
+        if beside:
+            running = threading.Thread(target=lambda: lake.run(stopping=stopping))
+            running.start()
+        try:
+            for flow in rebuilt:
+                lake.start_over(flow, empty=True)
+            pages.land("b", "news")
+            if beside:
+                deadline = time.monotonic() + 120
+                while any(found(name) != expected for name in made) and time.monotonic() < deadline:
+                    time.sleep(0.2)
+            else:
+                for report in lake.run(once=True):
+                    assert report.error is None, f"{report.flow}: {report.error}"
+        finally:
+            stopping.set()
+            if beside:
+                running.join(60)
+        assert {name: found(name) for name in made} == dict.fromkeys(made, expected)
+        for report in lake.run(once=True):
+            assert report.error is None, f"{report.flow}: {report.error}"
+        assert {name: found(name) for name in made} == dict.fromkeys(made, expected)

@@ -104,10 +104,10 @@ def test_changes_are_applied_replayed_and_restored(tmp_path: Path) -> None:
     assert crm.run().code == 0
     assert crm.rows("people") == [(1, 3, "a3", False), (3, 5, "c", False)]
     with Lake.open(tmp_path) as lake:
-        marks = [commit.mark for commit in lake.table("people").history() if commit.mark]
-        assert [mark.step for mark in marks] == [1, 0]
-        assert marks[0].positions["topics.log"]["version"] == lake.topic("log").history(1)[0].version
-        topic_version = int(marks[1].positions["topics.log"]["version"])
+        commit_tags = [commit.commit_tag for commit in lake.table("people").history() if commit.commit_tag]
+        assert [commit_tag.step for commit_tag in commit_tags] == [1, 0]
+        assert commit_tags[0].positions["topics.log"]["version"] == lake.topic("log").history(1)[0].version
+        topic_version = int(commit_tags[1].positions["topics.log"]["version"])
     quiet = {flow["flow"]: flow["steps"] for flow in crm.run().events[-1]["flows"]}
     assert quiet == {"topics.log": 0, "tables.people": 0, "tables.countries": 0}
     described = crm.call("table", "describe", "people").json
@@ -166,14 +166,17 @@ def test_a_build_that_ends_right_after_its_commit(tmp_path: Path, monkeypatch: p
         raise ConnectionError("the process has ended")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Storage, "settle", killed)
+        patch.setattr(Storage, "adopt", killed)
         assert crm.run().code == 1
     crm.land("2", [(3, 3, "c", False)])
     assert crm.run().code == 0
     with Lake.open(tmp_path) as lake:
         assert sorted(map(tuple, lake.table("odd").df().collect())) == [(1, "a"), (3, "c")]
         assert lake.view("counted").df().columns == ["gone", "k"]
-        assert [commit.mark.step for commit in lake.table("odd").history() if commit.mark is not None] == [1, 0]
+        assert [commit.commit_tag.step for commit in lake.table("odd").history() if commit.commit_tag is not None] == [
+            1,
+            0,
+        ]
 
 
 def test_a_changed_definition_is_refused_until_it_may_be_applied(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql.types import StringType, StructType
 from headwater import Lake
 from headwater.core.model import DELETED, Kind
 from headwater.core.spec import Layout
-from headwater.formats.base import SparkTable
+from headwater.formats.spark_table import SparkTable
 from headwater.spark.arrow_bridge import local_frame
 from headwater.warehouse import Warehouse
 from tests.changes.lab import SCHEMAS, Row, Shop, arrow_of, schema_of

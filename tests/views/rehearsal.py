@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.core.model import WEIGHT
-from headwater.formats.key_filter import Near
+from headwater.formats.key_filter import KeyFilter
 from headwater.incremental.operator import Moment
 from headwater.incremental.query import incremental
 from headwater.incremental.run import Run
@@ -34,7 +34,7 @@ class _States:
     def rows(self, source: str, at: Moment) -> DataFrame:
         return self._frames[at][source]
 
-    def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
+    def key_filter(self, source: str, at: Moment, key_filter: KeyFilter) -> DataFrame | None:
         return None
 
     def change(self, source: str) -> DataFrame | None:

@@ -34,7 +34,7 @@ def test_an_iceberg_table_under_a_delta_view(tmp_path: Path, spark: SparkSession
             assert verify_view(warehouse, "sums").equal
         assert last.refresh_type == "incremental"
         assert [tuple(row) for row in lake.view("sums").df().collect()] == [("b", 2, 7)]
-        assert {view["name"]: view["format"] for view in lake.views()} == {"sums": "delta"}
+        assert {view.name: view.format for view in lake.views()} == {"sums": "delta"}
 
 
 def test_a_parquet_topic_under_a_delta_view(tmp_path: Path, spark: SparkSession) -> None:
@@ -48,7 +48,7 @@ def test_a_parquet_topic_under_a_delta_view(tmp_path: Path, spark: SparkSession)
         shop.land(name, [{"product": "tea", "amount": 3}, {"product": name, "amount": 11}])
         assert shop.run().code == 0
     with Lake.open(tmp_path) as lake:
-        assert [one["refresh_type"] for one in lake.view("sums").describe()["refreshes"]] == ["incremental", "full"]
+        assert [one.refresh_type for one in lake.view("sums").describe().refreshes] == ["incremental", "full"]
         assert lake.view("sums").verify().equal
         assert {row["product"]: row["total"] for row in lake.view("sums").df().collect()}["tea"] == 6
 

@@ -54,7 +54,7 @@ def test_who_waited_for_a_refresh_takes_it(lab: Lab) -> None:
     time.sleep(2.1)
     question = "SELECT n FROM mv('patient') WHERE customer = 4714"
     assert at_once(3, lambda: list(lab.lake.sql(question).rows())) == [[{"n": 1}]] * 3
-    types = [one["refresh_type"] for one in lab.lake.view("patient").describe()["refreshes"]]
+    types = [one.refresh_type for one in lab.lake.view("patient").describe().refreshes]
     assert types == ["incremental", "full"]  # nobody has looked a second time
 
 

@@ -71,7 +71,7 @@ def test_the_life_of_a_view(lab: Lab) -> None:
     assert done(lab, "mv", "verify", "totals")["equal"] is True
 
     versions = lab.lake.view("totals").history()
-    assert versions[0].mark is not None and versions[0].mark.positions["tables.orders"]["version"] == after
+    assert versions[0].commit_tag is not None and versions[0].commit_tag.positions["tables.orders"]["version"] == after
     again = done(lab, "mv", "refresh", "totals")
     assert (again["refresh_type"], again["reason"]) == ("none", "nothing is new")
     assert lab.lake.view("totals").history()[0].version == versions[0].version
@@ -139,7 +139,7 @@ def test_policies(lab: Lab) -> None:
     clock = "SELECT id, now() AS seen_at FROM orders"
     problem = refused(lab, "mv", "create", "clock", clock, "--refresh", "manual", "--policy", "incremental_strict")
     assert problem["code"] == "NOT_INCREMENTAL" and "depends on the time of its refresh" in problem["message"]
-    assert not {"chance", "clock"} & {view["name"] for view in lab.lake.views()}
+    assert not {"chance", "clock"} & {view.name for view in lab.lake.views()}
     create_view(lab.warehouse, "chance", random, MANUAL)
     add_order(lab, 300, 1)
     done = refresh_view(lab.warehouse, "chance")
@@ -271,7 +271,7 @@ def test_bad_queries(lab: Lab, sql: str, code: str, told: str) -> None:
     problem = refused(lab, "mv", "create", "bad", sql)
     assert problem["code"] == code
     assert told in f"{problem['message']} {problem['hint']}"
-    assert "bad" not in [view["name"] for view in lab.lake.views()]
+    assert "bad" not in [view.name for view in lab.lake.views()]
 
 
 @pytest.mark.parametrize(
@@ -306,14 +306,14 @@ def test_by_statements(lab: Lab) -> None:
         ).rows()
     )
     assert made[0]["refresh_type"] == "full"
-    definition = {view["name"]: view for view in lab.lake.views()}["by_sql"]
-    assert (definition["mode"], definition["policy"]) == ("periodic", "incremental")
+    definition = {view.name: view for view in lab.lake.views()}["by_sql"]
+    assert (definition.mode, definition.policy) == ("periodic", "incremental")
     add_order(lab, 1100, 42, qty=1100)
     assert next(iter(lab.lake.sql("REFRESH MATERIALIZED VIEW by_sql").rows()))["refresh_type"] == "incremental"
     assert list(lab.lake.sql("SELECT q FROM mv('by_sql') WHERE customer = 42").rows()) == [{"q": 1100}]
     assert "scan tables.orders" in str(list(lab.lake.sql("EXPLAIN MATERIALIZED VIEW by_sql").rows()))
     lab.lake.sql("DROP MATERIALIZED VIEW by_sql")
-    assert "by_sql" not in [view["name"] for view in lab.lake.views()]
+    assert "by_sql" not in [view.name for view in lab.lake.views()]
 
 
 def test_a_project_keeps_its_views(tmp_path: Path, spark: SparkSession) -> None:
@@ -341,4 +341,4 @@ def test_a_project_keeps_its_views(tmp_path: Path, spark: SparkSession) -> None:
     assert {flow["flow"]: flow["state"] for flow in status}["views.dear"] == "done"
     with Lake.open(tmp_path) as lake:
         assert lake.view("dear").verify().equal
-        assert [view["name"] for view in lake.views()] == ["dear", "later", "per_product"]
+        assert [view.name for view in lake.views()] == ["dear", "later", "per_product"]

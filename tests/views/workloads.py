@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,17 +15,17 @@ from headwater import Lake
 from headwater.core.errors import Code, UsageError
 from headwater.core.model import DELETED, Kind
 from headwater.core.spec import Layout, Refresh
-from headwater.formats.base import SparkTable
+from headwater.formats.spark_table import SparkTable
 from headwater.operations.views import create_view, refresh_view, verify_view
 from headwater.spark.arrow_bridge import local_frame
 from headwater.sql.references import parse_query, references
 from headwater.views.records import Refreshed
 from headwater.warehouse import Warehouse
+from tests.scale import scaled
 
 PAGE = Path(__file__).parents[2] / "docs" / "views-workloads.md"
-ALL = "HEADWATER_VIEWS_CYCLES" in os.environ
-"""The full run: every query is a view of a lake, over several cycles."""
-CYCLES = int(os.environ.get("HEADWATER_VIEWS_CYCLES", "1"))
+CYCLES = int(scaled("HEADWATER_VIEWS_CYCLES", usual=1, full=20))
+"""In the full tier every query is a view of a lake."""
 
 Fields = dict[str, Any]
 """A row by its columns."""

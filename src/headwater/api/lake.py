@@ -6,50 +6,100 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headwater.api.relations import MaterializedView, Relation
-from headwater.core.errors import Code, ProjectError, UsageError, did_you_mean
+from headwater.api.relations import ForeignTable, MaterializedView, Relation, TopicOrTable
+from headwater.api.results import (
+    DeadLetter,
+    DeadLetterDetails,
+    PreparedStatement,
+    RelationSummary,
+    SourcePreparation,
+    SourceSummary,
+)
+from headwater.core.errors import Code, ProjectError, Unsupported, UsageError, did_you_mean
 from headwater.core.model import Kind
-from headwater.flows.flow import flow_name
-from headwater.formats.base import Address, SparkTable
-from headwater.project.check import check_project
+from headwater.core.record import html_table
+from headwater.flows.ledger import flow_name
+from headwater.formats.base import Address
 from headwater.project.definition import ProjectDefinition
 from headwater.project.load.loader import load_project
+from headwater.project.partial import partial_project
+from headwater.query.listing import Listing
 from headwater.query.settings import SqlSettings
 from headwater.spark.errors import keep_words
 from headwater.sql.names import FUNCTIONS, resolve
-from headwater.sql.references import parse_reference
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.ingest.dead_letter_list import DeadLetterList
     from headwater.ingest.dead_letters import DeadLetters
+    from headwater.operations.plan import PlannedAction
+    from headwater.operations.replay import ReplayedLetters
     from headwater.query.engines import Engine
     from headwater.query.limits import Limits, QueryStop
     from headwater.query.result import Result
     from headwater.runner.reload import Reloaded
-    from headwater.runner.reports import FlowEvent, FlowReport
+    from headwater.runner.reports import FlowEvent, FlowReport, FlowResult
     from headwater.runner.socket.server import Answers
+    from headwater.runner.status import FlowStatus
+    from headwater.views.descriptions import DroppedView, ViewSummary
     from headwater.views.records import Refreshed
 
 
 class Lake:
     """A project's lake. Spark starts with the first call that needs it; `close` ends it."""
 
-    def __init__(self, project: ProjectDefinition) -> None:
-        problems = check_project(project)
-        if problems:
-            raise ProjectError(problems)
-        self.project = project
-        self._warehouse = Warehouse(project)
-        self.settings = SqlSettings()
+    def __init__(self, project: ProjectDefinition, *, quick: bool = False, checked: bool = False) -> None:
+        """`quick`: an embedded Spark starts in half the time, and is slower once it has millions of rows to read."""
+        if not checked and not project.problems:
+            _require_right(project)
+        self._project = project
+        self._warehouse = Warehouse(project, quick=quick)
+        self._settings = SqlSettings()
+
+    def __repr__(self) -> str:
+        counts = ", ".join(_count(self._warehouse.names(kind), kind) for kind in Kind)
+        return f"<Lake '{self.project.name}' of {self.project.file}: {counts}>"
+
+    def _repr_html_(self) -> str:
+        """Its relations: what a notebook shows."""
+        rows = [
+            {
+                "relation": f"{word}('{name}')",
+                "format": self._warehouse.format(kind, name).name,
+                "has data": "" if self._warehouse.record(kind, name) is None else "yes",
+                "what it is": getattr(self.project.relations(kind).get(name), "description", ""),
+            }
+            for word, kind in FUNCTIONS.items()
+            for name in self._warehouse.names(kind)
+        ]
+        return html_table(["relation", "format", "has data", "what it is"], rows, note=repr(self))
+
+    @property
+    def project(self) -> ProjectDefinition:
+        """What the project's files say; `problems` are their mistakes."""
+        return self._project
+
+    @property
+    def settings(self) -> SqlSettings:
+        """What `SET` has set for this lake's queries."""
+        return self._settings
 
     @classmethod
-    def open(cls, path: Path | str = ".", target: str | None = None) -> Lake:
+    def open(cls, path: Path | str = ".", target: str | None = None, *, quick: bool = False) -> Lake:
         """The lake of the project at or above a path."""
-        return cls(load_project(path, target))
+        return cls(load_project(path, target), quick=quick)
+
+    @classmethod
+    def look(cls, path: Path | str = ".", target: str | None = None) -> Lake:
+        """The lake of a project that may have mistakes: what is there can be read, and flows be paused and resumed.
+
+        `project.problems` has the mistakes; whatever would be done by a definition raises them.
+        """
+        return cls(partial_project(path, target), quick=True, checked=True)
 
     def __enter__(self) -> Lake:
         return self
@@ -60,6 +110,7 @@ class Lake:
 
     @property
     def spark(self) -> SparkSession:
+        """The Spark session; starts Spark if nothing has yet."""
         return self._warehouse.spark
 
     def connectors(self) -> list[str]:
@@ -67,25 +118,24 @@ class Lake:
         return sorted({name for need in self._warehouse.needs() for name in need.connectors})
 
     def close(self) -> None:
+        """End what it has started; an embedded Spark with it."""
         self._warehouse.close()
 
     # --- sources
 
-    def sources(self) -> list[dict[str, Any]]:
+    def sources(self) -> Listing[SourceSummary]:
         """Every source: its type and the topics that it feeds."""
         fed: dict[str, list[str]] = {}
         for name, topic in self.project.topics.items():
             fed.setdefault(topic.from_, []).append(name)
-        return [
-            {"source": name, "type": spec.type, "topics": fed.get(name, []), "description": spec.description}
+        return Listing(
+            SourceSummary(name, spec.type, tuple(fed.get(name, ())), spec.description)
             for name, spec in self.project.sources.items()
-        ]
+        )
 
-    def prepare_source(self, name: str, *, run: bool = False) -> dict[str, Any]:
-        """What the other end of a source needs: each statement's `sql`, `why`, and whether it is `done`."""
-        from dataclasses import asdict
-
-        from headwater.sources.setup import preparation
+    def prepare_source(self, name: str, *, run: bool = False) -> SourcePreparation:
+        """What the other end of a source needs; `run` does what is not done yet."""
+        from headwater.sources.registry import preparation
 
         spec = self.project.sources.get(name)
         if spec is None:
@@ -94,53 +144,55 @@ class Lake:
         found = preparation(spec, self.project.name)
         if run:
             found.run()
-        statements = [asdict(one) for one in found.statements]
-        return {"source": name, "run": run, "statements": statements, "notes": list(found.notes)}
+        statements = tuple(PreparedStatement(one.sql, one.why, one.done) for one in found.statements)
+        return SourcePreparation(name, run, statements, tuple(found.notes))
 
     # --- relations
 
-    def topic(self, name: str) -> Relation:
-        return Relation(self._warehouse, Kind.TOPIC, name)
+    def topic(self, name: str) -> TopicOrTable:
+        """One of its topics, by name."""
+        return TopicOrTable(self._warehouse, Kind.TOPIC, name)
 
-    def table(self, name: str) -> Relation:
-        return Relation(self._warehouse, Kind.TABLE, name)
+    def table(self, name: str) -> TopicOrTable:
+        """One of its tables, by name."""
+        return TopicOrTable(self._warehouse, Kind.TABLE, name)
 
     def view(self, name: str) -> MaterializedView:
+        """One of its materialized views, by name."""
         return MaterializedView(self._warehouse, Kind.VIEW, name)
 
     def relation(self, name: str) -> Relation:
         """A topic, table or view as SQL names it: `orders`, `tables.orders`, `mv('orders')`."""
+        from headwater.sql.references import parse_reference
+
         reference = parse_reference(name)
         kind = resolve(reference, {kind: self._warehouse.names(kind) for kind in Kind})
-        return Relation(self._warehouse, kind, reference.name)
+        return (MaterializedView if kind is Kind.VIEW else TopicOrTable)(self._warehouse, kind, reference.name)
 
     def names(self) -> dict[str, list[str]]:
         """Every relation, by the word that SQL has for its kind: `topic`, `table`, `mv`."""
         return {word: self._warehouse.names(kind) for word, kind in FUNCTIONS.items()}
 
-    def columns(self, kind: str, name: str) -> list[str]:
-        """The columns of a relation by the word for its kind, as far as they are known without Spark."""
-        return self._warehouse.columns(FUNCTIONS[kind], name)
-
-    def foreign(self, format: str, *, path: str | None = None, table: str | None = None) -> SparkTable:
+    def foreign(self, format: str, *, path: str | None = None, table: str | None = None) -> ForeignTable:
         """Somebody else's table, by path or by name in a catalog: `foreign("iceberg", table="lake.sales.orders")`."""
         if (path is None) == (table is None):
             raise UsageError(Code.USAGE, "give the table's path or its name in a catalog, one of them")
-        return self._warehouse.foreign(format, Address(self.project.location(path) if path else None, table))
+        address = Address(self.project.location(path) if path else None, table)
+        return ForeignTable(self._warehouse.foreign(format, address))
 
-    def topics(self) -> list[dict[str, Any]]:
+    def topics(self) -> Listing[RelationSummary]:
         """Every topic: where it comes from, where it is, and whether it has data."""
-        return [self.topic(name).summary() for name in self._warehouse.names(Kind.TOPIC)]
+        return Listing(self.topic(name).summary() for name in self._warehouse.names(Kind.TOPIC))
 
-    def tables(self) -> list[dict[str, Any]]:
+    def tables(self) -> Listing[RelationSummary]:
         """Every table: what keeps it, where it is, and whether it has data."""
-        return [self.table(name).summary() for name in self._warehouse.names(Kind.TABLE)]
+        return Listing(self.table(name).summary() for name in self._warehouse.names(Kind.TABLE))
 
-    def views(self) -> list[dict[str, Any]]:
+    def views(self) -> Listing[ViewSummary]:
         """Every view: how it is kept, and how its last refresh went."""
-        from headwater.operations.views import list_views
+        from headwater.operations.view_lookups import list_views
 
-        return list_views(self._warehouse)
+        return Listing(list_views(self._warehouse))
 
     def create_view(
         self,
@@ -159,6 +211,7 @@ class Lake:
         """Make a view and build it; with `replace` beside the one of its name, whose place it takes."""
         from headwater.operations.views import create_view, refresh_of
 
+        self.project.require_whole()
         refresh = refresh_of(mode=mode, every=every, max_staleness=max_staleness, policy=policy)
         return create_view(
             self._warehouse,
@@ -171,70 +224,90 @@ class Lake:
             description=description,
         )
 
-    def drop_view(self, name: str, *, if_exists: bool = False) -> dict[str, Any]:
+    def drop_view(self, name: str, *, if_exists: bool = False) -> DroppedView:
         """Drop a view with its table; refused while another one reads it."""
         from headwater.operations.views import drop_view
 
+        self.project.require_whole()
         return drop_view(self._warehouse, name, if_exists=if_exists)
 
     def dead_letters(
         self, topic: str | None = None, limit: int | None = None, reason: str | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> Listing[DeadLetter]:
         """Events that could not be taken in, newest first; all of them without a `limit`."""
-        return self._letters(topic).list(topic, limit, reason)
+        self._require_lettered(topic)
+        try:
+            found = self._letter_list().list(topic, limit, reason)
+        except Unsupported:
+            found = self._letters(topic).list(topic, limit, reason)
+        return Listing(DeadLetter(**one) for one in found)
 
-    def dead_letter(self, id: str) -> dict[str, Any]:
+    def dead_letter(self, id: str) -> DeadLetterDetails:
         """One of them with its bytes, by its id or the beginning of it."""
-        return self._letters(None).find(id)
+        try:
+            found = self._letter_list().find(id)
+        except Unsupported:
+            found = self._letters(None).find(id)
+        raw = found.pop("raw")
+        return DeadLetterDetails(**found, raw=None if raw is None else bytes(raw))
 
     def replay_dead_letters(
         self, topic: str | None = None, *, ids: Sequence[str] = (), reason: str | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> Listing[ReplayedLetters]:
         """Run dead letters through today's pipeline; says per topic what came through."""
-        from dataclasses import asdict
-
         from headwater.operations.late_rows import let_in
         from headwater.operations.replay import replay
 
-        letters = self._letters(topic)
+        self.project.require_whole()
+        dead_letters = self._letters(topic)
         chosen: dict[str, list[str]] = {}
         if ids and topic is None:
-            for one in map(letters.find, ids):
+            for one in map(dead_letters.find, ids):
                 chosen.setdefault(str(one["topic"]), []).append(str(one["id"]))
         else:
             project = self._warehouse.project
             known = {*project.topics, *(flow_name(table, Kind.TABLE) for table in project.tables)}
-            topics = [topic] if topic is not None else [name for name in letters.topics() if name in known]
+            topics = [topic] if topic is not None else [name for name in dead_letters.topics() if name in known]
             chosen = {name: list(ids) for name in topics}
-        done = []
+        done: Listing[ReplayedLetters] = Listing()
         for name, some in chosen.items():
             _, of_table, table = name.partition("tables.")
             again, what = (let_in, table) if of_table else (replay, name)
-            done.append(asdict(again(self._warehouse, what, ids=some, reason=reason)))
+            done.append(again(self._warehouse, what, ids=some, reason=reason))
         return done
 
     def drop_dead_letters(self, topic: str | None = None, *, ids: Sequence[str] = (), reason: str | None = None) -> int:
         """Forget dead letters for good; returns how many."""
-        letters = self._letters(topic)
+        dead_letters = self._letters(topic)
         if ids:
             found = [
                 one
-                for one in map(letters.find, ids)
+                for one in map(dead_letters.find, ids)
                 if topic in (None, one["topic"]) and reason in (None, one["reason"])
             ]
-            return sum(letters.drop(str(one["topic"]), [str(one["id"])]) for one in found)
-        topics = [topic] if topic is not None else list(letters.topics())
-        return sum(letters.drop(name, letters.ids(name, (), reason, whole=True)) for name in topics)
+            return sum(dead_letters.drop(str(one["topic"]), [str(one["id"])]) for one in found)
+        topics = [topic] if topic is not None else list(dead_letters.topics())
+        return sum(dead_letters.drop(name, dead_letters.ids(name, (), reason, whole=True)) for name in topics)
 
     def _letters(self, topic: str | None) -> DeadLetters:
         from headwater.ingest.dead_letters import DeadLetters
 
+        self._require_lettered(topic)
+        return DeadLetters(self.spark, self._warehouse.context)
+
+    def _letter_list(self) -> DeadLetterList:
+        from headwater.ingest.dead_letter_list import DeadLetterList
+
+        self._warehouse.require_lake()
+        return DeadLetterList(self._warehouse.context)
+
+    def _require_lettered(self, topic: str | None) -> None:
+        """Raise where there is no such topic, or table by `tables.x`, that may have dead letters."""
         kind, name = Kind.TOPIC, topic
         if topic is not None and topic.startswith("tables."):
             kind, name = Kind.TABLE, topic.partition(".")[2]
         if name is not None and name not in self._warehouse.names(kind):
             raise self._warehouse.unknown(kind, name)
-        return DeadLetters(self.spark, self._warehouse.around)
 
     # --- work
 
@@ -273,6 +346,7 @@ class Lake:
         self,
         flows: Sequence[str] = (),
         *,
+        exclude: Sequence[str] = (),
         once: bool = False,
         every: timedelta | None = None,
         on_event: Callable[[FlowEvent], None] | None = None,
@@ -282,9 +356,10 @@ class Lake:
         apply: bool = False,
         reloading: threading.Event | None = None,
         watch: bool = False,
-    ) -> list[FlowReport]:
-        """Run flows until they are up to date (`once`), or until `stopping` is set. `apply`: also where the project
-        has changed in a way that takes rows away.
+    ) -> Listing[FlowResult]:
+        """Run flows until they are up to date (`once`), or until `stopping` is set. `flows` are selectors (`orders`,
+        `tag:nightly+`), all for none, without those of `exclude`. `apply`: also where the project has changed in a way
+        that takes rows away.
 
         `on_event` is called, from the flows' threads, with everything that happens to them; `on_ready` when they
         begin, with the reports that they keep. `answers` runs the commands of other terminals meanwhile. `reloading`,
@@ -292,12 +367,14 @@ class Lake:
         """
         from headwater.runner.runner import Runner
 
+        self.project.require_whole()
         runner = Runner(self._warehouse, every, once, stopping=stopping or threading.Event(), answers=answers)
+        runner.select, runner.exclude = flows, exclude
         runner.apply, runner.watch = apply, watch
         runner.reloading = reloading or runner.reloading
         runner.on_event = on_event or runner.on_event
         runner.on_ready = on_ready or runner.on_ready
-        return runner.run(flows)
+        return Listing(report.result() for report in runner.run())
 
     @staticmethod
     def reload(path: Path | str = ".", target: str | None = None, *, apply: bool = False) -> Reloaded:
@@ -307,17 +384,24 @@ class Lake:
 
         return reload_here(find_project(path), target, apply=apply)
 
-    def plan(self) -> list[dict[str, Any]]:
+    def plan(self) -> Listing[PlannedAction]:
         """What a run would do to the lake: create, change, rebuild; why, and what that reads."""
         from headwater.operations.plan import planned
 
-        return planned(self._warehouse)
+        self.project.require_whole()
+        return Listing(planned(self._warehouse))
 
-    def status(self) -> list[dict[str, Any]]:
+    def status(self) -> Listing[FlowStatus]:
         """How every flow is, without Spark, and also while another process runs it."""
         from headwater.runner.status import flow_statuses
 
-        return flow_statuses(self._warehouse)
+        return Listing(flow_statuses(self._warehouse))
+
+    def flows(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> list[str]:
+        """The flows that selectors mean, all for none: `orders`, `tag:nightly`, `+views.daily`, `source:crm+`."""
+        from headwater.runner.selection import select_flows
+
+        return list(select_flows(self._warehouse, select, exclude).flows)
 
     def pause(self, flow: str) -> None:
         """Take no further step of a flow, in whatever process runs it, until it is resumed."""
@@ -337,3 +421,16 @@ class Lake:
         from headwater.runner import control
 
         return control.start_over(self._warehouse, flow, empty=empty)
+
+
+def _require_right(project: ProjectDefinition) -> None:
+    """Raise what is wrong with a project."""
+    from headwater.project.check import check_project  # with a parser of SQL, which looking at a lake does without
+
+    problems = check_project(project)
+    if problems:
+        raise ProjectError(problems)
+
+
+def _count(names: Sequence[str], kind: Kind) -> str:
+    return f"{len(names)} {kind.value if len(names) == 1 else kind.plural}"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
 
-from headwater.core.errors import Code, TerminalError, UsageError, did_you_mean
+from headwater.core.errors import Code, HeadwaterError, ProjectError, TerminalError, UsageError, did_you_mean
 from headwater.core.model import Kind
 from headwater.core.spec import Table, View
 from headwater.operations import tags
 from headwater.operations.diff import require_one_state
 from headwater.operations.exports import checked, explained
-from headwater.operations.listings import HISTORY, shown, told_of
+from headwater.operations.listings import HISTORY, shown
 from headwater.query.engines import Engine, answer
 from headwater.query.limits import Limits, QueryStop
 from headwater.query.records import told
@@ -24,6 +24,7 @@ from headwater.query.result import Result
 from headwater.query.settings import SqlSettings
 from headwater.spark.errors import piece_of
 from headwater.sql.blame import asked_moment, blame, fragment, place_of
+from headwater.sql.bounds import too_deep
 from headwater.sql.dialect import Headwater
 from headwater.sql.moments import moment_of
 from headwater.sql.names import Moment, Reference, resolve
@@ -31,7 +32,7 @@ from headwater.sql.parse import parse_statement
 from headwater.sql.places import InvalidSql, Span, pointed, span_of
 from headwater.sql.references import referring
 from headwater.sql.rewrite import with_limit, with_versions
-from headwater.sql.safety import require_read_only
+from headwater.sql.safety import require_read_only, require_short
 from headwater.sql.schemas import without_schema
 from headwater.sql.statements import (
     CreateView,
@@ -69,15 +70,45 @@ def execute(
 ) -> Result:
     """Execute one statement: a query's first `limit` rows; `read_only` refuses all but questions about the lake, and
     refreshes no view for them unless it `may_refresh`."""
-    plain = without_schema(sql, warehouse.project.name)
-    statement = _parsed(plain) if len(sql) <= _SHORT else parse_statement(plain)
-    if read_only:
-        require_read_only(statement, sql)
     limits = (limits or Limits()).or_else(warehouse.project.settings.queries)
     stopping = stopping or QueryStop()
     stopping.at_most(limits.seconds)
     asking = Asking(engine, limit, limits, stopping, read_only, may_refresh or not read_only)
-    return _Execution(warehouse, sql, settings or SqlSettings(), asking).run(statement)
+    try:
+        return _executed(warehouse, sql, settings or SqlSettings(), asking)
+    except RecursionError:
+        raise too_deep() from None
+    except HeadwaterError as error:
+        if read_only:
+            _leave_folders_out(error, warehouse)
+        raise
+
+
+def _executed(warehouse: Warehouse, sql: str, settings: SqlSettings, asking: Asking) -> Result:
+    if asking.read_only:
+        require_short(sql)
+    plain = without_schema(sql, warehouse.project.name)
+    statement = _parsed(plain) if len(sql) <= _SHORT else parse_statement(plain)
+    if not isinstance(statement, (Select, Explain, ExplainView, Show, Describe, SetOption)):
+        warehouse.project.require_whole()
+    warehouse.require_lake()
+    if asking.read_only:
+        require_read_only(statement, sql)
+    return _Execution(warehouse, sql, settings, asking).run(statement)
+
+
+def _leave_folders_out(error: HeadwaterError, warehouse: Warehouse) -> None:
+    """Where on the machine a lake lies is not for those who may only ask it."""
+    problem = error.problem
+    if problem.code is Code.INTERNAL:
+        return  # its log is its owner's to look for
+    found = {warehouse.context.warehouse.rstrip("/"), str(warehouse.project.root).rstrip("/")}
+    places = sorted(filter(None, found), key=len, reverse=True)
+    words = re.compile("|".join(rf"(?:file:(?://)?)?{re.escape(place)}/?" for place in places))
+    message, hint = words.sub("", problem.message), problem.hint and words.sub("", problem.hint)
+    if (message, hint) != (problem.message, problem.hint):
+        error.problem = replace(problem, message=message, hint=hint)
+        error.args = (str(error.problem) if problem.excerpt is None else f"{error.problem}\n{problem.excerpt}",)
 
 
 _SHORT = 10_000
@@ -107,13 +138,7 @@ class Asking:
 class _Execution:
     """One statement, with the text that errors point into."""
 
-    def __init__(
-        self,
-        warehouse: Warehouse,
-        text: str,
-        settings: SqlSettings,
-        asking: Asking,
-    ) -> None:
+    def __init__(self, warehouse: Warehouse, text: str, settings: SqlSettings, asking: Asking) -> None:
         self._warehouse = warehouse
         self._text = text
         self._settings = settings
@@ -127,7 +152,7 @@ class _Execution:
         if isinstance(statement, Explain):
             return self._explain(statement)
         if isinstance(statement, Show):
-            return shown(self._warehouse, statement, self._known)
+            return shown(self._warehouse, statement, self._known, read_only=self._asking.read_only)
         if isinstance(statement, Describe):
             return self._describe(statement)
         if isinstance(statement, SetOption):
@@ -166,6 +191,7 @@ class _Execution:
         if isinstance(what, CreateView):
             from headwater.operations.views import explain_query
 
+            self._require_own_spark()
             sql = self._prepared(what.select, read=False)
             read_only = self._asking.read_only
             explained_query = self._blaming(
@@ -186,6 +212,18 @@ class _Execution:
             ),
         )
         return _lines(explanation.lines())
+
+    def _require_own_spark(self) -> None:
+        """Spark computes some values while it analyses a query. Those of others are not analysed in a runner's Spark,
+        which one of them could end."""
+        from headwater.query.spark import isolation
+
+        if self._asking.read_only and isolation.process() is not None:
+            raise UsageError(
+                Code.NOT_ALLOWED,
+                "how a query would be kept as a view is worked out in the Spark of the runner that is up, where no"
+                " read-only statement is",
+            )
 
     def _prepared(self, select: Select, *, read: bool = True) -> str:
         """The query's text with its names checked, versions for the labels in it, and no more rows than wanted. Where
@@ -225,6 +263,8 @@ class _Execution:
 
             try:
                 freshen(self._warehouse, reference.name, self._settings.stale, may_refresh=self._asking.may_refresh)
+            except ProjectError:
+                raise  # it knows its places
             except UsageError as error:
                 raise pointed(error, self._text, reference.span) from None
 
@@ -258,8 +298,8 @@ class _Execution:
 
         kind, name = self._resolved(statement.what), statement.what.name
         if statement.history:
-            commits = self._warehouse.existing(kind, name).history()
-            return told([told_of(commit) for commit in commits], HISTORY)
+            commits = self._warehouse.lookup(kind, name).history()
+            return told([commit.to_dict() for commit in commits], HISTORY)
         # An engine's own word for it: DuckDB's comes without a JVM.
         query = exp.select("*").from_(exp.to_table(f"{kind.plural}.{name}")).limit(0)
         found = answer(self._warehouse, query.sql(dialect="spark"), engine=self._engine, here=True)
@@ -285,7 +325,7 @@ class _Execution:
             error = UsageError(Code.USAGE, f"rows are inserted into tables, and {statement.table} is none")
             raise pointed(error, self._text, statement.table.span)
         reference(self._warehouse, name)
-        rows = self._select(statement.select, "spark", here=True).df
+        rows = self._select(statement.select, "spark", here=True).df()
         known = self._columns(name)
         columns = statement.columns or tuple(known.names if known is not None else rows.columns)
         unknown = [one for one in columns if known is not None and one not in known.names]
@@ -311,7 +351,7 @@ class _Execution:
                 rows = fitted(rows, known, f"tables.{name}")
             except UsageError as error:
                 raise pointed(error, self._text, statement.table.span) from None
-        return _one(asdict(insert(self._warehouse, name, rows)))
+        return _one(insert(self._warehouse, name, rows).to_dict())
 
     def _columns(self, name: str) -> StructType | None:
         """The columns of a table, also of one that is declared and not made yet."""
@@ -345,12 +385,12 @@ class _Execution:
         if not isinstance(statement, DropView):
             self._resolved(statement.view)
         if isinstance(statement, RefreshView):
-            return _one(views.refresh_view(self._warehouse, name, "full" if statement.full else None).described())
+            return _one(views.refresh_view(self._warehouse, name, "full" if statement.full else None).to_dict())
         if isinstance(statement, ExplainView):
             return _lines(views.explain_view(self._warehouse, name).lines())
         if not statement.if_exists:
             self._resolved(statement.view)
-        return _one(views.drop_view(self._warehouse, name, if_exists=statement.if_exists))
+        return _one(views.drop_view(self._warehouse, name, if_exists=statement.if_exists).to_dict())
 
     def _create_view(self, statement: CreateView) -> Result:
         from headwater.operations import views
@@ -370,7 +410,7 @@ class _Execution:
                 partition_by=statement.partition_by,
             ),
         )
-        return _one(made.described())
+        return _one(made.to_dict())
 
     def _resolved(self, reference: Reference) -> Kind:
         try:
@@ -379,7 +419,7 @@ class _Execution:
             raise pointed(error, self._text, reference.span) from None
 
 
-def _one(row: Mapping[str, Any]) -> Result:
+def _one(row: Mapping[str, object]) -> Result:
     return told([row], list(row))
 
 

@@ -31,7 +31,7 @@ class CatalogSpec(Definition):
         """What Iceberg's Java side has to know, under Iceberg's own names."""
         return {"type": self.type, "warehouse": self.warehouse or place.warehouse}
 
-    def light_properties(self, place: LakeLocation) -> dict[str, str] | None:
+    def native_properties(self, place: LakeLocation) -> dict[str, str] | None:
         """The same for pyiceberg; None where it has no such catalog."""
         return self.properties(place)
 

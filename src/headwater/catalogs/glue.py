@@ -24,7 +24,7 @@ class GlueCatalog(CatalogSpec):
             found["glue.id"] = self.catalog_id
         return found
 
-    def light_properties(self, place: LakeLocation) -> dict[str, str]:
+    def native_properties(self, place: LakeLocation) -> dict[str, str]:
         return self.properties(place)
 
     def connectors(self) -> tuple[str, ...]:

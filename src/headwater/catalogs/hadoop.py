@@ -16,6 +16,6 @@ class HadoopCatalog(CatalogSpec):
         default="hadoop", description="`hadoop`: a folder without a service; one writer only."
     )
 
-    def light_properties(self, place: LakeLocation) -> dict[str, str] | None:
+    def native_properties(self, place: LakeLocation) -> dict[str, str] | None:
         """pyiceberg has no such catalog: its tables are opened by their folders."""
         return None

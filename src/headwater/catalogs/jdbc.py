@@ -40,7 +40,7 @@ class JdbcCatalog(CatalogSpec):
             found["jdbc.password"] = self.password.reveal()
         return found
 
-    def light_properties(self, place: LakeLocation) -> dict[str, str] | None:
+    def native_properties(self, place: LakeLocation) -> dict[str, str] | None:
         uri = self._alchemy_uri(self._uri(place))
         if uri is None:
             return None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from headwater.cli.output import show_error
@@ -17,11 +17,32 @@ from headwater.core.errors import Code, HeadwaterError
 from headwater.core.extras import require_python
 from headwater.project.load.files import HOME, find_project
 
-COMMANDS = (
-    "init", "demo", "check", "plan", "schema", "formats", "run", "reload", "status", "query", "sql",
-    "connectors", "dlq", "flow", "mv", "parquet", "source", "table", "topic",
-)  # fmt: skip
-"""Each is a module of its name in `commands`: with `register`, or with an `app` of several commands."""
+COMMANDS = {
+    "init": "Write a project that passes `check` and runs: on sample data, or on data that are there already.",
+    "demo": "Make a small shop's lake from events and a database, and say what happened and what to try next.",
+    "check": "Report everything that is wrong with the project: exit 0 if nothing is, 2 otherwise.",
+    "plan": "Say what would be created, changed and rebuilt, why, and how much that reads. Changes nothing.",
+    "schema": "Print the JSON Schema of headwater.yml, for editors and other programs.",
+    "formats": "Show what each table format can do.",
+    "run": "Run the flows: continuously, every so often, or once. Exit 1 if any failed, 0 when told to stop.",
+    "reload": (
+        "Check the changed project and go on by it: only the flows that are new, changed or gone begin again or end."
+    ),
+    "status": "Show each flow: its state, rate, lag, last commit, last error and who runs it. Needs no Spark.",
+    "query": "Answer a query, or do what a statement says; rows go to standard output.",
+    "sql": "A shell for SQL, with one lake that stays open; statements can be piped into it too.",
+    "completion": "Print, or install, what has bash, zsh or fish complete commands, options and names.",
+    "connectors": "The jars that Spark needs for each format and source.",
+    "dlq": "Dead letters: events that could not be taken in.",
+    "flow": "The flows: pause, resume, start over.",
+    "mv": "The materialized views: kept incrementally, and proved.",
+    "parquet": "The files under topics, tables and views.",
+    "source": "The sources: list them, prepare what they read.",
+    "table": "The tables: what they hold, load and restore them.",
+    "topic": "The topics: what they hold, and how it got there.",
+}
+"""Each is a module of its name in `commands`: with `register`, or with an `app` of several commands. Its help is here
+too, so that the list of all is shown without loading them."""
 
 
 class Commands(MutableMapping[str, Any]):
@@ -29,9 +50,13 @@ class Commands(MutableMapping[str, Any]):
 
     def __init__(self) -> None:
         self._found: dict[str, Any] = dict.fromkeys(COMMANDS)
+        self.brief = False
+        """Whether only names and help are asked for."""
 
     def __getitem__(self, name: str) -> Any:
         if self._found[name] is None:
+            if self.brief:
+                return TyperCommand(name, help=COMMANDS[name])
             self._found[name] = _loaded(name)
         return self._found[name]
 
@@ -63,10 +88,17 @@ class CommandGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = Commands()
+        self.commands: Commands = Commands()
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.commands.brief = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands.brief = False
 
 
 app = typer.Typer(
@@ -78,8 +110,20 @@ app = typer.Typer(
 )
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        from headwater.cli.version import version_line
+
+        print(version_line([]))
+        raise typer.Exit
+
+
 @app.callback()
-def _headwater() -> None:
+def _headwater(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Nothing is done before a command."""
 
 
@@ -104,14 +148,16 @@ def execute(arguments: list[str]) -> int:
     except _WrongUse as error:
         error.show()
         code = error.exit_code
-    except Exception as caught:
+    except SystemExit:
+        raise
+    except BaseException as caught:  # a library in Rust that panics raises no Exception
         error_of_ours = _logged(caught, arguments)
         show_error(error_of_ours, as_json=as_json)
         code = error_of_ours.exit_code
     return code or 0
 
 
-def _logged(error: Exception, arguments: list[str]) -> HeadwaterError:
+def _logged(error: BaseException, arguments: list[str]) -> HeadwaterError:
     """What an error means; where it is a defect of ours, it is logged, in the project's log if there is one."""
     from headwater.core.logs import is_logging, log_to
     from headwater.spark.errors import as_headwater_error

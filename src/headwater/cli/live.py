@@ -7,26 +7,19 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.console import Console
-from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
+from headwater.cli.grids import Cell, Column, Grid, cut, described
+from headwater.cli.output import note
+from headwater.cli.style import has_colour, style_of, width_of
+from headwater.cli.values import json_text
+from headwater.core.units import readable_size
 
-from headwater.cli.output import json_text, note, visible
+if TYPE_CHECKING:
+    from rich.live import Live
 
 REFRESHED = 2
 """Times a second."""
-COLUMNS = ("flow", "state", "rows/s", "lag", "last commit", "rows", "rejected", "error")
-_COLOURS = {
-    "failed": "red",
-    "died": "red",
-    "retrying": "yellow",
-    "blocked": "red",
-    "paused": "yellow",
-    "running": "green",
-}
 
 
 class RunDisplay:
@@ -43,12 +36,8 @@ class RunDisplay:
     def on_ready(self, reports: Sequence[Any]) -> None:
         """The flows begin: these say how they are, at any moment."""
         if self._live and self._table is None:  # the list itself is kept: flows may come and go
-            self._table = Live(
-                console=Console(stderr=True),
-                get_renderable=lambda: table([report.record() for report in list(reports)]),
-                refresh_per_second=REFRESHED,
-                redirect_stdout=False,
-                redirect_stderr=False,
+            self._table = live_lines(
+                lambda: status_lines([one.record() for one in list(reports)], sys.stderr), sys.stderr
             )
             self._table.start()
 
@@ -88,26 +77,52 @@ class RunDisplay:
                 self._mute = True  # whoever read it has gone; the flows go on
 
 
-def table(records: Sequence[Mapping[str, Any]], *, holders: bool = False) -> Table:
-    """Flows as people like to see them, with who runs them where that may be another process."""
-    made = Table(box=None, header_style="bold", pad_edge=False)
-    for name in (*COLUMNS, *(["run by"] if holders else [])):
-        made.add_column(name, justify="right" if name in ("rows/s", "lag", "rows", "rejected") else "left")
-    for record in records:
-        state = record["state"]
-        colour = _COLOURS.get(state)
-        made.add_row(
-            escape(visible(record["flow"])),
-            f"[{colour}]{state}[/]" if colour else state,
-            f"{record['rows_per_second']:,.0f}",
-            lag_words(record["lag"]),
-            ago(record["last_commit_at"]),
-            f"{record['rows']:,}",
-            f"{record['rejected']:,}",
-            escape(visible(record["error"] or "")),
-            *([escape(visible(record["holder"] or ""))] if holders else []),
-        )
-    return made
+def live_lines(lines: Callable[[], Sequence[str]], stream: TextIO) -> Live:
+    """Lines at a terminal that keep themselves up to date."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    return Live(
+        console=Console(file=stream, no_color=not has_colour(stream)),
+        get_renderable=lambda: Text.from_ansi("\n".join(lines()), no_wrap=True, overflow="ellipsis"),
+        refresh_per_second=REFRESHED,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+def status_lines(records: Sequence[Mapping[str, Any]], stream: TextIO) -> list[str]:
+    """Flows as people like to see them, a line each; below them what is wrong with which, and who runs them."""
+    width, colour = width_of(stream), has_colour(stream)
+    rows = [[Cell(read(one), style_of(name, one.get(name))) for name, read in _COLUMNS.items()] for one in records]
+    columns = [Column(name, right=name in _NUMBERS, whole=True) for name in _COLUMNS]
+    lines = list(Grid(columns, rows, width, colour).lines())
+    for one in records:
+        if one["error"]:
+            cells = [Cell(one["error"], style_of("error", one["error"]))]
+            lines += ["", *described([one["flow"]], cells, width, colour=colour)]
+    holders: dict[str, list[str]] = {}
+    for one in records:
+        if one.get("holder"):
+            holders.setdefault(one["holder"], []).append(one["flow"])
+    if holders:
+        lines.append("")
+    for holder, flows in holders.items():
+        which = "" if len(flows) == len(records) else f": {', '.join(flows)}"
+        lines += [cut(f"run by {holder}{which}", width)]
+    return lines
+
+
+def _rate(record: Mapping[str, Any]) -> str:
+    """Rows a second now, or the last time that any came."""
+    rate, last = record["rows_per_second"], record.get("last_rows_per_second")
+    return f"was {_few(last)}" if last and not rate else _few(rate)
+
+
+def _few(rate: float) -> str:
+    """Few rows a second are told more exactly."""
+    return f"{rate:,.1f}" if 0 < rate < 10 else f"{rate:,.0f}"
 
 
 def lag_words(lag: Mapping[str, Any] | None) -> str:
@@ -117,11 +132,12 @@ def lag_words(lag: Mapping[str, Any] | None) -> str:
     if lag["records"] is not None:
         return f"{lag['records']:,}"
     if lag["bytes"] is not None:
-        return f"{lag['bytes'] / 1e6:,.1f} MB" if lag["bytes"] else "0"
+        return readable_size(lag["bytes"]) if lag["bytes"] else "0"
     return "" if lag["seconds"] is None else f"{lag['seconds']:,.0f} s"
 
 
 def ago(at: str | None) -> str:
+    """How long ago a moment was."""
     if at is None:
         return ""
     seconds = max((datetime.now(timezone.utc) - datetime.fromisoformat(at)).total_seconds(), 0)
@@ -129,6 +145,18 @@ def ago(at: str | None) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit} ago"
     return f"{seconds:.0f} s ago"
+
+
+_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "flow": lambda one: str(one["flow"]),
+    "state": lambda one: str(one["state"]),
+    "rows/s": _rate,
+    "lag": lambda one: lag_words(one["lag"]),
+    "last commit": lambda one: ago(one["last_commit_at"]),
+    "rows": lambda one: f"{one['rows']:,}",
+    "rejected": lambda one: f"{one['rejected']:,}",
+}
+_NUMBERS = frozenset({"rows/s", "lag", "rows", "rejected"})
 
 
 def told(event: Mapping[str, Any]) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from headwater.cli.style import terminal_colour
 from headwater.core.errors import HeadwaterError
 from headwater.project.load.files import find_project
 from headwater.runner.socket.address import Hello, socket_of
@@ -32,6 +33,8 @@ def ask(arguments: Sequence[str]) -> int | None:
 
 
 def _ask(arguments: Sequence[str]) -> int | None:
+    if "--watch" in arguments:
+        return None  # it goes on when that runner has ended
     try:
         file = find_project(option(arguments, "--project") or ".")
     except HeadwaterError:
@@ -78,6 +81,8 @@ def _request(arguments: Sequence[str]) -> dict[str, Any]:
         "out_tty": sys.stdout.isatty(),
         "err_tty": sys.stderr.isatty(),
         "columns": shutil.get_terminal_size().columns,
+        "out_colour": terminal_colour(sys.stdout),
+        "err_colour": terminal_colour(sys.stderr),
     }
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from time import sleep
+from typing import TYPE_CHECKING
 
-from headwater.api.lake import Lake
-from headwater.cli.output import json_text
 from headwater.cli.rows import print_rows
+from headwater.cli.values import json_text
 from headwater.core.model import WEIGHT
+
+if TYPE_CHECKING:
+    from headwater.api.lake import Lake
 
 PAUSE = 1.0
 """Seconds between two looks."""
@@ -16,7 +19,7 @@ PAUSE = 1.0
 
 def follow_topic(lake: Lake, name: str, rows: int, *, follow: bool) -> None:
     topic = lake.topic(name)
-    seen = topic.version()
+    seen = topic.version
     newest = (
         f"SELECT * FROM topic('{name}') VERSION AS OF {seen} ORDER BY _ingested_at DESC, _position DESC LIMIT {rows}"
     )
@@ -24,7 +27,7 @@ def follow_topic(lake: Lake, name: str, rows: int, *, follow: bool) -> None:
     sys.stdout.flush()
     while follow:
         sleep(PAUSE)
-        latest = topic.version()
+        latest = topic.version
         if latest == seen:
             continue
         came = f"SELECT * FROM changes('topics.{name}', {seen}, {latest}) WHERE {WEIGHT} > 0"

@@ -41,6 +41,7 @@ class Code(Enum):
     UNSUPPORTED = "The format, source or catalog cannot do what was asked."
     NOT_RUNNABLE_YET = "The definition or key is understood, but nothing in this release runs it."
     NO_EFFECT = "A key is understood, and does nothing where it stands."
+    RENAMED_COLUMN = "A declared column has the name of another one of its topic, and is kept under a longer one."
     CODE_FAILED = "The project's Python code could not be loaded."
     FUNCTION_FAILED = "A mapper, upcaster or filter raises on more events than can be set aside."
     INVALID_FUNCTION = "A function of the project's code can't be used as it is declared."
@@ -68,6 +69,7 @@ class Code(Enum):
     SCHEMA_MISMATCH = "Data does not fit the table's schema."
     LEDGER_CORRUPT = "A record of the ledger cannot be read."
     LAKE_MOVED = "The lake was moved, and something outside of it still says that it is at its old place."
+    LAKE_TOO_NEW = "The lake was written by a newer Headwater than this one."
     LAKE_COPIED = "The project is a copy, and shares with the original what only one of them may write."
 
     # flows
@@ -103,6 +105,8 @@ class Code(Enum):
     NOT_ALLOWED = "A statement does what may not be done where it was given."
     QUERY_LIMIT = "A query takes more time, rows, bytes or memory than it was given."
     QUERY_TOO_LARGE = "A query needed more memory than its Spark has, which ended; nothing else was touched."
+    QUERY_TOO_DEEP = "A query is nested too deeply."
+    VALUE_OUT_OF_RANGE = "A result holds a date or time that Python has no value for."
     CANCELLED = "A query was cancelled."
     QUERY_FAILED = "A query failed in the middle of its result."
 
@@ -216,6 +220,6 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """A hint: the nearest choice, else all of them."""
-    known = sorted(choices)
+    known = sorted(set(choices))
     best = nearest(name, known)
     return f"did you mean '{best}'?" if best else f"known: {', '.join(known) or 'none'}"

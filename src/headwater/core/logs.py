@@ -106,9 +106,10 @@ def native_words(home: Path) -> Iterator[None]:
         yield
         return
     try:
-        folder = home / "logs"
-        folder.mkdir(parents=True, exist_ok=True)
-        words = (folder / "native.err").open("wb")
+        file = home / "logs" / "native.err"
+        make_private(file.parent)
+        create_private(file)
+        words = file.open("wb")
     except OSError:
         yield
         return

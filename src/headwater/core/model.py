@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import TypeAlias
+
+from headwater.core.record import Record
 
 Version = int
 """A state of a table that can be read again; the format's own number for it."""
 
 At = Version | datetime
 """Which state to read: a version, or the newest one committed at or before a time (aware, UTC)."""
+
+HINT_MARK = "; cure: "
+"""Between a dead letter's message and what can be done about it."""
+
+Scalar: TypeAlias = bool | int | float | Decimal | str | bytes | date | datetime | timedelta | None
+"""A value without parts: decimals are `Decimal`, whole numbers `int`, moments have a zone."""
+
+Value: TypeAlias = "Scalar | Sequence[Value] | Mapping[str, Value] | Mapping[Scalar, Value]"
+"""A value of a row: structs are dicts, arrays lists, maps dicts, or lists of pairs where their keys have parts."""
+
+Row = dict[str, Value]
+"""A row by its columns' names."""
 
 WEIGHT = "_weight"
 """The column of signed changes: +1 came, -1 went."""
@@ -41,7 +56,7 @@ class CommitTag:
     flow: str
     epoch: int
     step: int
-    positions: Mapping[str, Any] = field(default_factory=dict)
+    positions: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def writer(self) -> str:
@@ -68,7 +83,7 @@ class CommitTag:
 
 
 @dataclass(frozen=True)
-class Commit:
+class Commit(Record):
     """One version of a table and what made it."""
 
     version: Version
@@ -76,11 +91,35 @@ class Commit:
     operation: str
     rows_added: int | None = None
     rows_removed: int | None = None
-    mark: CommitTag | None = None
+    commit_tag: CommitTag | None = None
+    """The step that made it; None: another writer, or no step."""
+
+    def to_dict(self) -> dict[str, object]:
+        """A line of the history: `flow`, `epoch`, `step` and `positions` are those of the step that made it."""
+        tag = self.commit_tag
+        return {
+            "version": self.version,
+            "committed_at": self.committed_at,
+            "operation": self.operation,
+            "rows_added": self.rows_added,
+            "rows_removed": self.rows_removed,
+            "flow": tag and tag.flow,
+            "epoch": tag and tag.epoch,
+            "step": tag and tag.step,
+            "positions": dict(tag.positions) if tag else None,
+        }
 
 
 @dataclass(frozen=True)
-class DataFile:
+class Column(Record):
+    """A column by its name and its type as Spark writes it."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class DataFile(Record):
     """A live file of a table."""
 
     path: str
@@ -90,20 +129,20 @@ class DataFile:
 
 
 @dataclass(frozen=True)
-class ColumnStats:
+class ColumnStats(Record):
     """What is known of one column; None is 'not known'."""
 
     column: str
     type: str
     nulls: int | None = None
     distinct: int | None = None
-    min: Any = None
-    max: Any = None
+    min: Value = None
+    max: Value = None
     bytes: int | None = None
 
 
 @dataclass(frozen=True)
-class TableStats:
+class TableStats(Record):
     """Figures of one version of a table."""
 
     rows: int

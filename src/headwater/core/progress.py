@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+EVERY = 5.0
+"""Seconds between two lines about something that takes long."""
 
 Report = Callable[[int, int, str], None]
 """Called with what is done, how much there is in all (bytes), and what is being done."""
@@ -38,6 +43,41 @@ def say(text: str) -> None:
     """Tell somebody who waits at a terminal what is being done; programs are not told."""
     if sys.stderr.isatty():
         print(text, file=sys.stderr, flush=True)
+
+
+class Ticker:
+    """A line on standard error every few seconds, for as long as something takes: to programs and files too."""
+
+    def __init__(self, told: Callable[[], str | None], every: float = EVERY) -> None:
+        """`told` says what is being done; None: nothing to speak of."""
+        self._told = told
+        self._every = every
+        self._over = threading.Event()
+        self._begun = time.monotonic()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="progress", daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._every):
+            text = self._told()
+            if text is not None and not self._over.is_set():
+                with suppress(OSError, ValueError):  # whoever read it has gone
+                    notice(f"{text}, {time.monotonic() - self._begun:.0f} s")
+
+
+@contextmanager
+def ticking(what: str, every: float = EVERY) -> Iterator[None]:
+    """While this is open, what is being done is told every few seconds."""
+    ticker = Ticker(lambda: what, every)
+    ticker.start()
+    try:
+        yield
+    finally:
+        ticker.stop()
 
 
 def notice(text: str) -> None:

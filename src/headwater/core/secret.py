@@ -11,6 +11,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 MASK = "****"
+_LOGIN = re.compile(r"(?<=://)[^/?#]*@")
 
 _SECRET_KEY = re.compile(
     r"passw(or)?d|passphrase|secret|token|credential|(access|account|api|private|shared)[._-]?key|jaas",
@@ -81,3 +82,8 @@ def is_secret_key(key: str) -> bool:
 def masked(options: Mapping[str, str]) -> dict[str, str]:
     """Options as they may be shown."""
     return {key: MASK if is_secret_key(key) else value for key, value in options.items()}
+
+
+def address_without_login(address: str) -> str:
+    """An address as it may be shown: `kafka://****@broker:9092/clicks`."""
+    return _LOGIN.sub(f"{MASK}@", address)

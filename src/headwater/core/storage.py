@@ -15,14 +15,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-from pyarrow import NativeFile, fs
 
 from headwater.core.disk_errors import disk_error
 from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
 from headwater.core.secret import Secret
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile, fs  # a fifth of a second of loading, which a look at a local file does without
 
 _SCHEME = re.compile(r"^([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _PATTERN = re.compile(r"([{}\[\]*?\\])")
@@ -48,12 +50,17 @@ class Files:
 
     def __init__(self, root: str, storage: Mapping[str, Any] | None = None) -> None:
         self.root = root.rstrip("/") or "/"
-        self._fs, base = _open(root, storage or {})
-        self._base = base.rstrip("/") or "/"
+        local = _local(root)
+        self.is_local = local is not None
+        if local is None:
+            self._fs, local = _open(root, storage or {})
+        self._base = local.rstrip("/") or "/"
 
-    @property
-    def is_local(self) -> bool:
-        return isinstance(self._fs, fs.LocalFileSystem)
+    @cached_property
+    def _fs(self) -> fs.FileSystem:
+        from pyarrow import fs
+
+        return fs.LocalFileSystem()
 
     def inside(self, path: str = "") -> str:
         """The path as the file system itself names it; it may be a full path or URI in the same storage too."""
@@ -76,7 +83,7 @@ class Files:
 
     def spark_pattern(self, path: str = "") -> str:
         """The same for Spark's readers, which take brackets, braces and stars for patterns."""
-        return _PATTERN.sub(r"\\\1", self.spark_uri(path))
+        return as_pattern(self.spark_uri(path))
 
     # --- reading
 
@@ -93,6 +100,9 @@ class Files:
         """The content, or None if there is no such file."""
         with self._doing("read", path):
             try:
+                if self.is_local:
+                    with open(self.inside(path), "rb") as local:
+                        return local.read()
                 with self._fs.open_input_file(self.inside(path)) as file:
                     content: bytes = file.read()
                     return content
@@ -108,16 +118,20 @@ class Files:
 
     def exists(self, path: str = "") -> bool:
         with self._doing("look up", path):
-            return bool(self._fs.get_file_info(self.inside(path)).type != fs.FileType.NotFound)
+            if self.is_local:
+                return os.path.exists(self.inside(path))
+            return bool(self._fs.get_file_info(self.inside(path)).type.name != "NotFound")
 
     def entry(self, path: str = "") -> FileEntry | None:
         """What is known of one file or folder; None if there is none."""
         with self._doing("look up", path):
             info = self._fs.get_file_info(self.inside(path))
-            return None if info.type == fs.FileType.NotFound else self._entry(info)
+            return None if info.type.name == "NotFound" else self._entry(info)
 
     def list(self, path: str = "", *, recursive: bool = False) -> list[FileEntry]:
         """What lies in a folder, by name; nothing if there is no such folder. Temporary files don't show."""
+        from pyarrow import fs
+
         with self._doing("list", path):
             selector = fs.FileSelector(self.inside(path), recursive=recursive, allow_not_found=True)
             found = [self._entry(info) for info in self._fs.get_file_info(selector)]
@@ -145,7 +159,7 @@ class Files:
         data = content.encode("utf-8") if isinstance(content, str) else content
         with self._doing("write", path, writing=True):
             if not self.is_local:
-                if self._fs.get_file_info(self.inside(path)).type != fs.FileType.NotFound:
+                if self._fs.get_file_info(self.inside(path)).type.name != "NotFound":
                     return False
                 self._put(path, data)
                 return True
@@ -181,11 +195,11 @@ class Files:
         """Delete a file, or a folder with all that is in it. No error if it is not there."""
         with self._doing("delete", path, writing=True):
             where = self.inside(path)
-            kind = self._fs.get_file_info(where).type
+            kind = self._fs.get_file_info(where).type.name
             try:
-                if kind == fs.FileType.Directory:
+                if kind == "Directory":
                     self._fs.delete_dir(where)
-                elif kind != fs.FileType.NotFound:
+                elif kind != "NotFound":
                     self._fs.delete_file(where)
             except FileNotFoundError:
                 return  # somebody else was quicker, and gone is gone
@@ -217,7 +231,7 @@ class Files:
             path=posixpath.relpath(info.path, self._base),
             bytes=info.size or 0,
             modified=info.mtime or datetime.fromtimestamp(0, timezone.utc),
-            is_folder=info.type == fs.FileType.Directory,
+            is_folder=info.type.name == "Directory",
         )
 
     @contextmanager
@@ -241,6 +255,20 @@ class Files:
         return disk_error(message, cause, place)
 
 
+def as_pattern(uri: str) -> str:
+    """A path for Spark's readers that fits itself alone: they take brackets, braces and stars for patterns."""
+    return _PATTERN.sub(r"\\\1", uri)
+
+
+class FolderFiles(Files):
+    """Files of a folder that others write to: what looks like a URI may be a name there, as `file:x.json`, or `x.json`
+    in a folder `file:`."""
+
+    def inside(self, path: str = "") -> str:
+        is_full = path.startswith("/") or _SCHEME.match(path) is not None
+        return super().inside(path) if is_full or not path else posixpath.join(self._base, path)
+
+
 def to_spark_uri(uri: str) -> str:
     """The URI under which Spark finds it: `s3a://` for `s3://`, `file://` for a local path."""
     scheme, rest = _split(uri)
@@ -258,12 +286,18 @@ def _split(uri: str) -> tuple[str, str]:
     return "", uri.removeprefix("file:")
 
 
-def _open(uri: str, storage: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
+def _local(uri: str) -> str | None:
+    """The path of a root on this machine; None where it lies elsewhere."""
     scheme, rest = _split(uri)
     if scheme == "":
-        return fs.LocalFileSystem(), os.path.abspath(rest)
-    if scheme == "file":
-        return fs.LocalFileSystem(), "/" + rest.lstrip("/")
+        return os.path.abspath(rest)
+    return "/" + rest.lstrip("/") if scheme == "file" else None
+
+
+def _open(uri: str, storage: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
+    from pyarrow import fs
+
+    scheme, rest = _split(uri)
     try:
         if scheme in ("s3", "s3a"):
             return _s3(_options(storage, "s3")), rest
@@ -283,6 +317,8 @@ def _open(uri: str, storage: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
 
 
 def _s3(options: Mapping[str, Any]) -> fs.FileSystem:
+    from pyarrow import fs
+
     endpoint = options.get("endpoint")
     given: dict[str, Any] = {"region": options.get("region")}
     if options.get("access_key"):
@@ -298,10 +334,14 @@ def _gcs(options: Mapping[str, Any]) -> fs.FileSystem:
     if options.get("credentials_file"):
         # Google's client, which pyarrow wraps, is told of a key file in no other way.
         os.environ["GOOGLE_APPLICATION_CREDENTIALS"] = str(options["credentials_file"])
+    from pyarrow import fs
+
     return fs.GcsFileSystem()
 
 
 def _azure(uri: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
+    from pyarrow import fs
+
     place = urlsplit(uri)
     account = str(options.get("account") or (place.hostname or "").split(".")[0])
     given = {"account_name": account, "account_key": options.get("account_key")}

@@ -81,3 +81,14 @@ def format_size(size: int) -> str:
         if size and size % _BYTES[unit] == 0:
             return f"{size // _BYTES[unit]}{unit.upper()}B"
     return f"{size}B"
+
+
+def readable_size(size: int) -> str:
+    """About so much, for people: `1.2 MB`, in the units of `parse_size`."""
+    if size < 1024:
+        return f"{size} B"
+    units = ["KB", "MB", "GB", "TB"]
+    amount, unit = size / 1024, units.pop(0)
+    while amount >= 999.5 and units:
+        amount, unit = amount / 1024, units.pop(0)
+    return f"{amount:.{0 if amount >= 99.95 else 1}f} {unit}"

@@ -1,228 +1,230 @@
-"""The step and its ledger: one mechanism for everything that keeps a table up to date.
-
-A step is a range of its input turned into one commit of its target. Before it, the ledger holds what will be tried;
-after it, the target's own commit says that it landed. On start the two are compared: landed, go on; not landed, the
-same range again. There is no third case and no second truth.
-"""
+"""A flow: a loop of steps from an input to a target. Whoever runs it decides when to take a step."""
 
 from __future__ import annotations
 
-import json
-import re
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic, Protocol
 
-from headwater.core.errors import Code, IntegrityError
-from headwater.core.logs import get_logger
-from headwater.core.model import CommitTag, Kind, Version
-from headwater.core.storage import Files
+from headwater.core.errors import HeadwaterError
+from headwater.flows.ledger import Intent, Ledger, Positions
+from headwater.flows.step import Rows, Step, StepDone, StepEngine, Target
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from headwater.sources.reader import Lag
-
-Positions = Mapping[str, Any]
-"""How far each input has been read, by its name; JSON."""
-
-KEPT_INTENTS = 100
-
-log = get_logger(__name__)
-
-_NAME = re.compile(r"^(\d+)-(\d+)\.json$")
-_EPOCH = "epoch.json"
+    from headwater.sources.reader import Lag, OffsetRange
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """From one start over to the next; steps are numbered in it."""
+class FlowInput(ABC, Generic[Rows]):
+    """What a flow reads: a range is fixed first, then read, as often as need be, with the same rows.
 
-    number: int = 1
-    empty: bool = False
-    """The table is emptied before its first step."""
+    One for each open flow, which calls it from the thread that takes its steps, but for `probe`.
+    """
 
+    @abstractmethod
+    def next(self, start: Positions) -> OffsetRange | None:
+        """The next range after `start`, or None if nothing is new; changes nothing. Called when the flow is idle, as
+        often as whoever runs it wants to know whether a step is due."""
 
-@dataclass(frozen=True)
-class Intent:
-    """What a step is about to do."""
+    def fix_range(self, start: Positions, range: OffsetRange) -> Positions:
+        """The range will be taken: write down what is needed to read it again. Called once for a step, right before
+        its intent is written; returns the intent's end."""
+        end: Positions = range.end
+        return end
 
-    epoch: int
-    step: int
-    start: Positions
-    end: Positions
-    definition: str
-    written_at: datetime
-    rows: int | None = None
-    bytes: int | None = None
-    """How much is in the range, as far as the input could tell."""
+    @abstractmethod
+    def read(self, start: Positions, end: Positions) -> Rows:
+        """What is after `start`, up to `end`. Called for each try of a step, also by another process than the one that
+        fixed the range."""
 
-    def mark(self, flow: str) -> CommitTag:
-        return CommitTag(flow, self.epoch, self.step, self.end)
-
-
-class Ledger:
-    """The intents of one flow: `<warehouse>/_headwater/flows/<flow>/<epoch>-<step>.json`."""
-
-    def __init__(self, files: Files, flow: str) -> None:
-        self._files = files
-        self._folder = f"_headwater/flows/{flow}"
-
-    def last(self) -> Intent | None:
-        """The newest intent of the epoch that is in force."""
-        numbers = [number for number in self._numbers() if number[0] >= self.epoch().number]
-        return self._read(*max(numbers)) if numbers else None
-
-    def epoch(self) -> Epoch:
-        """The epoch in force: the first one, until the flow is started over."""
-        found = self._files.find(f"{self._folder}/{_EPOCH}")
-        if found is None:
-            return Epoch()
-        try:
-            told = json.loads(found)
-            return Epoch(int(told["epoch"]), bool(told["empty"]))
-        except (ValueError, KeyError, TypeError) as error:
-            path = self._files.join(f"{self._folder}/{_EPOCH}")
-            raise IntegrityError(Code.LEDGER_CORRUPT, f"the ledger's {path} can't be read: {error}") from error
-
-    def restart(self, *, empty: bool) -> Epoch:
-        """Begin a new epoch: the input is read from its beginning, into the table as it is or emptied."""
-        epoch = Epoch(max([self.epoch().number, *(epoch for epoch, _ in self._numbers())]) + 1, empty)
-        told = {"epoch": epoch.number, "empty": empty, "at": datetime.now(timezone.utc).isoformat()}
-        self._files.write_atomic(f"{self._folder}/{_EPOCH}", json.dumps(told, sort_keys=True))
-        return epoch
-
-    def write(self, intent: Intent) -> None:
-        text = json.dumps(
-            {
-                "epoch": intent.epoch,
-                "step": intent.step,
-                "from": dict(intent.start),
-                "to": dict(intent.end),
-                "definition": intent.definition,
-                "written_at": intent.written_at.isoformat(),
-                "rows": intent.rows,
-                "bytes": intent.bytes,
-            },
-            sort_keys=True,
-        )
-        self._files.write_atomic(self._path(intent.epoch, intent.step), text)
-        if intent.step % KEPT_INTENTS == KEPT_INTENTS - 1:
-            self._prune()
-
-    def take_back(self, intent: Intent) -> None:
-        """There was nothing to do."""
-        self._files.delete(self._path(intent.epoch, intent.step))
-
-    def _numbers(self) -> list[tuple[int, int]]:
-        if not self._files.exists(self._folder):
-            return []
-        names = (_NAME.match(entry.name) for entry in self._files.list(self._folder))
-        return [(int(found.group(1)), int(found.group(2))) for found in names if found]
-
-    def _read(self, epoch: int, step: int) -> Intent:
-        path = self._path(epoch, step)
-        try:
-            found = json.loads(self._files.read_text(path))
-            written_at = datetime.fromisoformat(found["written_at"])
-            size = (found.get("rows"), found.get("bytes"))
-            return Intent(epoch, step, found["from"], found["to"], found["definition"], written_at, *size)
-        except (ValueError, KeyError, TypeError) as error:
-            raise IntegrityError(
-                Code.LEDGER_CORRUPT,
-                f"the ledger's {self._files.join(path)} can't be read: {error}",
-                hint="put it back from a copy, or reset the flow",
-            ) from error
-
-    def _path(self, epoch: int, step: int) -> str:
-        return f"{self._folder}/{epoch}-{step}.json"
-
-    def _prune(self) -> None:
-        """Old intents tell history only; the table's commits tell it better."""
-        for epoch, step in sorted(self._numbers())[:-KEPT_INTENTS]:
-            self._files.delete(self._path(epoch, step))
-
-
-@dataclass(frozen=True)
-class Range:
-    """What an input has next: where it ends, and how much is in it as far as the input can tell."""
-
-    end: Positions
-    rows: int | None = None
-    bytes: int | None = None
-    full: bool = False
-    """It is as large as a step may be: more waits behind it."""
-    due: bool = False
-    """The input asks for it to be taken now."""
-
-
-class FlowInput(Protocol):
-    """What a flow reads: a range is settled first, then read, as often as need be, with the same rows."""
-
-    def next(self, start: Positions) -> Range | None:
-        """The next range, or None if nothing is new; changes nothing."""
-
-    def settle(self, start: Positions, range: Range) -> Positions:
-        """The range will be taken; returns its end."""
-
-    def read(self, start: Positions, end: Positions) -> DataFrame:
-        """The records after `start`, up to `end`."""
+    def begin_after(self, end: Positions) -> Positions:
+        """Where the step after one with this end begins: without what its intent says of that step alone. Called
+        before each range is asked for."""
+        return end
 
     def inspect(self, start: Positions, end: Positions, error: Exception) -> bool:
-        """A step over the range failed: whether the input was to blame, and gives the rest of the range from now on."""
+        """Whether the input was to blame for a step that has failed, and gives the rest of the range from now on: some
+        of what can't be read is found out only while it is read. Called after each try that fails; the step is tried
+        once more if so."""
+        return False
+
+    def is_gone(self, error: HeadwaterError) -> bool:
+        """Whether a range can never be read again. Called when a step that a crash had left open fails with an error:
+        if so the step is given up, and the next one begins where it did."""
+        return False
 
     def committed(self, end: Positions) -> None:
-        """The range has landed: whoever waits for that can be told."""
+        """The range has landed: whoever waits for that can be told. Called after each commit, and again for the last
+        one when the flow is opened."""
+
+    def came_to_nothing(self, end: Positions) -> None:
+        """A step up to `end` has changed nothing, so there was no commit. Called in place of `committed`: from now on
+        `next` gives this range only with something new behind it."""
 
     def freeze(self) -> None:
-        """From now on `next` ends where the input ends at this moment."""
+        """From now on `next` ends where the input ends at this moment. Called for a run that is to come to an end."""
 
     def wait(self, stopping: threading.Event, seconds: float) -> None:
-        """Return when something may be new, or it is time to stop, or the time is over."""
+        """Return when something may be new, or it is time to stop, or the time is over. Called between steps."""
+        stopping.wait(seconds)
 
     def lag(self, start: Positions) -> Lag | None:
-        """How much waits after `start`, where the input can tell."""
+        """How much waits after `start`, where the input can tell. Called now and then, for reports."""
+        return None
+
+    def probe(self) -> None:
+        """Raise if the input can't be reached. Called from another thread while a step takes long."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Let go of connections. Called once, when the flow is let go of."""
 
 
-class Target(Protocol):
-    """What a flow keeps: it commits a range's rows with its mark, and knows which marks have landed."""
+class Steps(Protocol):
+    """What whoever runs a flow calls, from one thread: a flow, or a streaming query taken batch by batch."""
 
-    def landed(self, mark: CommitTag) -> Version | None: ...
+    @property
+    def positions(self) -> Positions:
+        """How far it has read. Called for reports."""
 
-    def commit(self, df: DataFrame, intent: Intent, mark: CommitTag) -> Landed: ...
+    def recover(self) -> StepDone | None:
+        """Finish the step that a crash has left open. Called when the flow was opened, and before each look ahead."""
+
+    def ahead(self) -> OffsetRange | None:
+        """What the next step would take; None if nothing is new. Called to find out whether a step is due."""
+
+    def step(self, range: OffsetRange | None = None) -> StepDone | None:
+        """Take a range, the next one by default; None if nothing is new. Called when a step is due."""
+
+    def freeze(self) -> None:
+        """End where the input ends at this moment. Called once, for a run that is to come to an end."""
+
+    def wait(self, stopping: threading.Event, seconds: float) -> None:
+        """Return when something may be new, or it is time to stop, or the time is over. Called between steps."""
+
+    def lag(self) -> Lag | None:
+        """How far it is behind. Called now and then, for reports."""
+
+    def probe(self) -> None:
+        """Raise if the input can't be reached. Called from another thread while a step takes long."""
+
+    def close(self) -> None:
+        """Let go of everything. Called once, at the end and after an error."""
 
 
-@dataclass(frozen=True)
-class Landed:
-    """What a step did."""
+class Flow(Generic[Rows]):
+    """One input, one target, step by step."""
 
-    version: Version
-    rows: int | None = None
-    rejected: int = 0
-    checks: Mapping[str, Any] | None = None
-    """What a table's watermark and expectations have counted by now."""
+    def __init__(
+        self,
+        name: str,
+        definition: str,
+        input: FlowInput[Rows],
+        target: Target[Rows],
+        ledger: Ledger,
+        guard: Callable[[], None] = lambda: None,
+        turn: threading.Lock | None = None,
+    ) -> None:
+        """`guard` raises if this process may no longer write. `turn` is held for each step where several threads take
+        steps of one flow, each by a `Flow` of its own: where it stands is then looked up again."""
+        self.name = name
+        self._input = input
+        self._turn = turn
+        self._engine = StepEngine(name, definition, ledger, target, guard, input.committed)
 
+    @property
+    def last(self) -> Intent | None:
+        """The newest step that is over, as far as this flow knows by now."""
+        return self._engine.last
 
-@dataclass(frozen=True)
-class StepDone:
-    """A step that has landed, now or before a restart."""
+    @property
+    def positions(self) -> Positions:
+        return {} if self.last is None else self.last.end
 
-    flow: str
-    epoch: int
-    step: int
-    positions: Positions
-    landed: Landed
-    recovered: bool = False
+    def ahead(self) -> OffsetRange | None:
+        return self._input.next(self._start())
 
+    def freeze(self) -> None:
+        self._input.freeze()
 
-def flow_name(name: str, kind: Kind = Kind.TOPIC) -> str:
-    """The flow that keeps a relation."""
-    return f"{kind.plural}.{name}"
+    def wait(self, stopping: threading.Event, seconds: float) -> None:
+        self._input.wait(stopping, seconds)
+
+    def lag(self) -> Lag | None:
+        return self._input.lag(self._start())
+
+    def probe(self) -> None:
+        self._input.probe()
+
+    def close(self) -> None:
+        self._input.close()
+
+    def recover(self) -> StepDone | None:
+        """Find the last step landed, or do its range again. None where nothing was open."""
+        with self._my_turn():
+            return self._recover()
+
+    def step(self, range: OffsetRange | None = None) -> StepDone | None:
+        """Take a range, the next one by default, or finish the step that a crash left open; None if nothing is new."""
+        with self._my_turn():
+            before = self.last
+            recovered = self._recover()
+            if recovered is not None:
+                return recovered
+            if range is None or self.last != before:  # somebody else may have taken it meanwhile
+                range = self.ahead()
+            return None if range is None else self._take(range)
+
+    def take(self, choose: Callable[[Positions], OffsetRange | None]) -> StepDone | None:
+        """Take a range of the caller's own choice, which is made when it is known where the flow stands."""
+        with self._my_turn():
+            self._recover()
+            range = choose(self._start())
+            return None if range is None else self._take(range)
+
+    def _start(self) -> Positions:
+        last = self.last
+        return self._input.begin_after(last.end) if last is not None and self._engine.goes_on else {}
+
+    def _recover(self) -> StepDone | None:
+        step = self._engine.recover(again=self._turn is not None)
+        if step is None:
+            return None
+        try:
+            return self._run(step)
+        except HeadwaterError as error:
+            if not self._input.is_gone(error):
+                raise
+        self._engine.give_up(step)
+        return None
+
+    def _take(self, range: OffsetRange) -> StepDone:
+        start = self._start()
+        end = self._input.fix_range(start, range)
+        return self._run(self._engine.begin(start, end, rows=range.rows, bytes=range.bytes))
+
+    def _run(self, step: Step) -> StepDone:
+        try:
+            done = self._try(step)
+        except Exception as error:
+            if not self._input.inspect(step.intent.start, step.intent.end, error):
+                raise
+            done = self._try(step)
+        if done.landed.came_to_nothing:
+            self._input.came_to_nothing(done.positions)
+        return done
+
+    def _try(self, step: Step) -> StepDone:
+        rows = self._input.read(step.intent.start, step.intent.end)
+        return self._engine.commit(step, rows)
+
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        if self._turn is None:
+            yield
+        else:
+            with self._turn:
+                yield
 
 
 def wait_for_commits(committed: threading.Condition | None, stopping: threading.Event, seconds: float) -> None:
@@ -233,135 +235,3 @@ def wait_for_commits(committed: threading.Condition | None, stopping: threading.
     with committed:
         if not stopping.is_set():
             committed.wait(seconds)
-
-
-class Steps(Protocol):
-    """What whoever runs a flow calls: a loop of steps, or a streaming query taken batch by batch."""
-
-    @property
-    def positions(self) -> Positions: ...
-
-    def recover(self) -> StepDone | None: ...
-
-    def ahead(self) -> Range | None: ...
-
-    def step(self, range: Range | None = None) -> StepDone | None: ...
-
-    def freeze(self) -> None: ...
-
-    def wait(self, stopping: threading.Event, seconds: float) -> None: ...
-
-    def lag(self) -> Lag | None: ...
-
-    def close(self) -> None: ...
-
-
-class Flow:
-    """A loop of steps; whoever runs it decides when to call `step`."""
-
-    def __init__(
-        self,
-        name: str,
-        definition: str,
-        input: FlowInput,
-        target: Target,
-        ledger: Ledger,
-        guard: Callable[[], None] = lambda: None,
-        probe: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`guard` is called right before a commit, and raises if this process may no longer write. `probe` raises if
-        the input can't be reached; it may be called while a step runs."""
-        self.name = name
-        self.probe = probe
-        self._guard = guard
-        self._definition = definition
-        self._input = input
-        self._target = target
-        self._ledger = ledger
-        self._intent: Intent | None = None
-        self._settled = False
-        self._unacknowledged: Positions | None = None
-        """A range that has landed, and that the input could not be told of: the step is done all the same."""
-
-    @property
-    def positions(self) -> Positions:
-        """How far it has read, as far as this flow knows by now."""
-        return {} if self._intent is None else self._intent.end
-
-    def ahead(self) -> Range | None:
-        """What the next step would take; None if nothing is new."""
-        return self._input.next(self.positions)
-
-    def freeze(self) -> None:
-        """End where the input ends at this moment."""
-        self._input.freeze()
-
-    def wait(self, stopping: threading.Event, seconds: float) -> None:
-        """Until something may be new, it is time to stop, or the time is over."""
-        self._input.wait(stopping, seconds)
-
-    def lag(self) -> Lag | None:
-        return self._input.lag(self.positions)
-
-    def close(self) -> None:
-        self._input.close()
-
-    def recover(self) -> StepDone | None:
-        """Settle the last intent: it landed, or its range is done again. None where nothing was open."""
-        if self._unacknowledged is not None:
-            self._acknowledge(self._unacknowledged)
-        if self._settled:
-            return None
-        self._intent = self._ledger.last()
-        done = None
-        if self._intent is not None:
-            if self._target.landed(self._intent.mark(self.name)) is None:
-                done = self._run(self._intent, recovered=True)
-            else:
-                self._input.committed(self._intent.end)
-        self._settled = True
-        return done
-
-    def step(self, range: Range | None = None) -> StepDone | None:
-        """Take a range, the next one by default, or finish the step that a crash left open; None if nothing is new."""
-        recovered = self.recover()
-        if recovered is not None:
-            return recovered
-        range = range or self.ahead()
-        if range is None:
-            return None
-        last, start = self._intent, self.positions
-        end = self._input.settle(start, range)
-        epoch, number = (self._ledger.epoch().number, 0) if last is None else (last.epoch, last.step + 1)
-        now = datetime.now(timezone.utc)
-        intent = Intent(epoch, number, start, end, self._definition, now, range.rows, range.bytes)
-        self._settled = False
-        self._ledger.write(intent)
-        done = self._run(intent)
-        self._intent = intent
-        self._settled = True
-        return done
-
-    def _run(self, intent: Intent, *, recovered: bool = False) -> StepDone:
-        try:
-            landed = self._try(intent)
-        except Exception as error:
-            # Some of what can't be read is found out only while it is read.
-            if not self._input.inspect(intent.start, intent.end, error):
-                raise
-            landed = self._try(intent)
-        try:
-            self._acknowledge(intent.end)
-        except Exception as error:  # raised again before the next step, if it is still so
-            log.warning("input not told", flow=self.name, error=str(error))
-        return StepDone(self.name, intent.epoch, intent.step, intent.end, landed, recovered)
-
-    def _acknowledge(self, end: Positions) -> None:
-        self._unacknowledged = end
-        self._input.committed(end)
-        self._unacknowledged = None
-
-    def _try(self, intent: Intent) -> Landed:
-        rows = self._input.read(intent.start, intent.end)
-        self._guard()
-        return self._target.commit(rows, intent, intent.mark(self.name))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -56,6 +58,28 @@ def spark_type(t: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(t):
         return spark_type(t.value_type)
     return t
+
+
+_DAYS = (date.min.toordinal() - date(1970, 1, 1).toordinal(), date.max.toordinal() - date(1970, 1, 1).toordinal())
+"""The first and last day of Python, since 1970."""
+_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
+
+
+def within_python(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The array with NULL for days and times that Python has no value for: its years are 1 to 9999."""
+    kind, (first, last) = array.type, _DAYS
+    if pa.types.is_timestamp(kind) and kind.unit in _A_DAY:
+        first, last = first * _A_DAY[kind.unit], (last + 1) * _A_DAY[kind.unit] - 1
+    elif not pa.types.is_date32(kind):
+        return array
+    within = pc.and_(pc.greater_equal(array, _scalar(first, kind)), pc.less_equal(array, _scalar(last, kind)))
+    return pc.if_else(within, array, pa.nulls(1, kind)[0])
+
+
+def _scalar(number: int, kind: pa.DataType) -> pa.Scalar:
+    """A day or time by its number. `pa.scalar` would load pandas, which takes half a second."""
+    bits = number.to_bytes(kind.bit_width // 8, sys.byteorder, signed=True)
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bits)])[0]
 
 
 def fitted(rows: pa.Table, schema: pa.Schema, address: Address) -> pa.Table:
@@ -125,7 +149,8 @@ def conformed(array: pa.Array, t: pa.DataType) -> pa.Array:
         return pa.ListArray.from_arrays(array.offsets, values, type=t, mask=_mask(array))
     if pa.types.is_map(t):
         array = _compact(array)
-        keys, items = conformed(array.keys, t.key_type), conformed(array.items, t.item_type)
+        entries = (array.keys, array.items) if pa.types.is_map(array.type) else array.values.flatten()
+        keys, items = (conformed(one, part) for one, part in zip(entries, (t.key_type, t.item_type), strict=True))
         return pa.MapArray.from_arrays(array.offsets, keys, items, type=t, mask=_mask(array))
     return array.cast(t)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -14,11 +13,7 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, DecimalType, Map
 from headwater.core.errors import Code, Problem, ProjectError, TerminalError, did_you_mean
 from headwater.core.model import DELETED
 from headwater.core.spec import Layout
-
-if TYPE_CHECKING:
-    from headwater.formats.base import Address, Format
-
-
+from headwater.formats.base import Address, Capability, Format
 from headwater.spark.frames import column
 
 TRANSFORM = re.compile(r"^\s*(\w+)\s*\((.*)\)\s*$")
@@ -107,8 +102,6 @@ def cannot_retype(format: Format, address: Address, change: Retype) -> TerminalE
 
 def check_layout(format: Format, schema: StructType, layout: Layout) -> None:
     """Refuse, by name and all at once, what the format or the schema can't give."""
-    from headwater.formats.base import Capability
-
     problems: list[Problem] = []
 
     def need(capability: Capability, wanted: bool) -> None:

@@ -35,7 +35,7 @@ from headwater.spark.frames import column
 from headwater.spark.session import activate, fork
 
 if TYPE_CHECKING:
-    from headwater.formats.base import SparkTable
+    from headwater.formats.spark_table import SparkTable
 
 EVERY = 1.0
 """Seconds between two looks at the table."""
@@ -64,7 +64,7 @@ def open_feed(table: SparkTable, *, changes: bool, start: At | None, consumer: s
 
 def versions_needed(table: SparkTable) -> set[Version]:
     """The versions that the table's feeds go on from: what `expire` has to keep for them."""
-    files = Files(table.around.warehouse, table.around.storage)
+    files = Files(table.context.warehouse, table.context.storage)
     found = [files.find(f"{folder.path}/{_STATE}") for folder in files.list(_folder_of(table))]
     versions = [_Progress(**json.loads(state)).version for state in found if state is not None]
     return {version for version in versions if version is not None}
@@ -72,7 +72,7 @@ def versions_needed(table: SparkTable) -> set[Version]:
 
 def drop_feeds(table: SparkTable) -> None:
     """End and delete all feeds of a table that is dropped: the next one of its name starts anew."""
-    files = Files(table.around.warehouse, table.around.storage)
+    files = Files(table.context.warehouse, table.context.storage)
     folder = _folder_of(table)
     close_feeds(files.join(folder) + "/")
     files.delete(folder)
@@ -80,7 +80,7 @@ def drop_feeds(table: SparkTable) -> None:
 
 def leave_feed(table: SparkTable, consumer: str, *, forget: bool = False) -> None:
     """The consumer's query is not running: its feeds are not looked after, and with `forget` deleted."""
-    files = Files(table.around.warehouse, table.around.storage)
+    files = Files(table.context.warehouse, table.context.storage)
     for folder in (f"{_folder_of(table)}/{safe_name(consumer)}{kind}" for kind in ("", "-changes")):
         close_feeds(files.join(folder) + "/")
         if forget:
@@ -113,11 +113,11 @@ class _Feed:
 
     def __init__(self, table: SparkTable, folder: str, *, changes: bool, start: At | None) -> None:
         # A session of its own, so that nobody's settings for one write get into this one's.
-        self._table = table.format.spark(fork(table.spark), table.address, table.around)
+        self._table = table.format.spark(fork(table.spark), table.address, table.context)
         self._folder = folder
         self._changes = changes
         self._start = start
-        self._files = Files(table.around.warehouse, table.around.storage)
+        self._files = Files(table.context.warehouse, table.context.storage)
         self.place = self._files.join(folder)
         self.pattern = self._files.spark_pattern(folder)
         self._lock = _locks.setdefault(self.place, threading.Lock())
@@ -282,7 +282,7 @@ atexit.register(close_feeds)
 
 
 def _folder_of(table: SparkTable) -> str:
-    return feed_folder(table.address, table.around)
+    return feed_folder(table.address, table.context)
 
 
 def _told(start: At | None) -> str | None:

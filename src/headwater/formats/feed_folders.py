@@ -12,11 +12,11 @@ from headwater.formats.relocation import inside
 FEEDS = "_headwater/feeds"
 
 
-def feed_folder(address: Address, around: LakeContext) -> str:
+def feed_folder(address: Address, context: LakeContext) -> str:
     """The folder of a table's feeds; those that an earlier release began go by the whole path."""
-    place = None if address.path is None else inside(address.path, around.warehouse)
+    place = None if address.path is None else inside(address.path, context.warehouse)
     earlier = f"{FEEDS}/{safe_name(str(address))}"
-    if place is None or Files(around.warehouse, around.storage).exists(earlier):
+    if place is None or Files(context.warehouse, context.storage).exists(earlier):
         return earlier
     return f"{FEEDS}/{safe_name(place)}"
 

@@ -114,15 +114,20 @@ def _chunk(chunk: Any, top: Sequence[str]) -> tuple[str, ColumnFooter]:
     known = chunk.statistics if chunk.is_stats_set else None
     nulls = known.null_count if known is not None and known.has_null_count else None
     if known is not None and known.has_min_max:
-        return path, ColumnFooter(chunk.total_compressed_size, nulls, *_bounds(known))
+        bounds = _bounds(known)
+        return path, ColumnFooter(chunk.total_compressed_size, nulls, *bounds, complete=None not in bounds)
     all_null = nulls is not None and nulls == chunk.num_values
     return path, ColumnFooter(chunk.total_compressed_size, nulls, complete=all_null)
 
 
 def _bounds(known: pq.Statistics) -> tuple[Any, Any]:
+    """The least and greatest value; None for one that Python has no value for."""
     kind = known.logical_type
     if kind.type != "DECIMAL":
-        return known.min, known.max
+        try:
+            return known.min, known.max
+        except (OverflowError, ValueError):  # of a year beyond 1 to 9999
+            return None, None
     scale = json.loads(kind.to_json())["scale"]  # pyarrow gives decimals only as they are stored
     return _decimal(known.min_raw, scale), _decimal(known.max_raw, scale)
 

@@ -18,14 +18,14 @@ PLAIN = re.compile(r"[A-Za-z0-9_ .:@/-]*")
 
 
 @dataclass(frozen=True)
-class Near:
+class KeyFilter:
     """Rows that have in each of some columns one of its values; instants are microseconds, NULL is a value too."""
 
     values: Mapping[str, tuple[Any, ...]]
     columns: tuple[str, ...]
     """What is asked of the rows."""
 
-    def showing(self, *columns: str) -> Near:
+    def showing(self, *columns: str) -> KeyFilter:
         """The same rows with these columns too."""
         return replace(self, columns=tuple(dict.fromkeys([*self.columns, *columns])))
 
@@ -50,14 +50,14 @@ def ranges(values: Sequence[Any]) -> list[tuple[Any, Any]]:
     return [(ordered[a], ordered[b - 1]) for a, b in itertools.pairwise([0, *parted, len(ordered)])]
 
 
-def among(rows: pa.Table, near: Near) -> pa.Table:
+def among(rows: pa.Table, key_filter: KeyFilter) -> pa.Table:
     """The rows that have in each column one of its values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for name in near.values:
+    for name in key_filter.values:
         kind = rows.schema.field(name).type
         sent = pa.int64() if pa.types.is_timestamp(kind) else kind
-        found = pc.is_in(rows[name], pa.array(near.given(name), sent).cast(kind))
-        rows = rows.filter(pc.or_(found, pc.is_null(rows[name])) if near.has_null(name) else found)
+        found = pc.is_in(rows[name], pa.array(key_filter.given(name), sent).cast(kind))
+        rows = rows.filter(pc.or_(found, pc.is_null(rows[name])) if key_filter.has_null(name) else found)
     return rows

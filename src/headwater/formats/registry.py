@@ -11,6 +11,9 @@ from headwater.formats.iceberg.format import ICEBERG
 from headwater.formats.paimon.format import PAIMON
 from headwater.formats.parquet.format import PARQUET
 
+SYSTEM_FORMAT = DELTA
+"""Of the tables that Headwater keeps for itself: the dead letters."""
+
 FORMATS: Registry[Format] = Registry("format", "headwater.formats", Code.UNKNOWN_FORMAT)
 for _format in (DELTA, ICEBERG, HUDI, PAIMON, PARQUET):
     FORMATS.add(_format.name, _format)

@@ -14,9 +14,10 @@ from headwater.core.storage import Files
 from headwater.formats.base import Capability
 from headwater.formats.footers import column_bytes
 from headwater.spark.frames import column
+from headwater.spark.years import is_beyond_years, is_time
 
 if TYPE_CHECKING:
-    from headwater.formats.base import SparkTable
+    from headwater.formats.spark_table import SparkTable
 
 
 def table_stats(
@@ -36,13 +37,13 @@ def table_stats(
         wanted.append(F.count(F.when(column(f.name).isNull(), 1)).alias(f"nulls_{i}"))
         if _comparable(f.dataType):
             wanted.append(F.approx_count_distinct(column(f.name)).alias(f"distinct_{i}"))
-            wanted.append(F.min(column(f.name)).alias(f"min_{i}"))
-            wanted.append(F.max(column(f.name)).alias(f"max_{i}"))
+            for end in (F.min, F.max):
+                wanted += _extreme(end(column(f.name)), f.dataType, f"{end.__name__}_{i}")
     found = rows.agg(*wanted).first()
     assert found is not None
     values = found.asDict()
     if sizes is None:
-        lake = Files(table.around.warehouse, table.around.storage)
+        lake = Files(table.context.warehouse, table.context.storage)
         sizes = column_bytes(lake, [file.path for file in files])
     columns = tuple(
         ColumnStats(
@@ -50,13 +51,21 @@ def table_stats(
             type=f.dataType.simpleString(),
             nulls=values[f"nulls_{i}"],
             distinct=values.get(f"distinct_{i}"),
-            min=values.get(f"min_{i}"),
-            max=values.get(f"max_{i}"),
+            min=values.get(f"min_{i}_text") or values.get(f"min_{i}"),
+            max=values.get(f"max_{i}_text") or values.get(f"max_{i}"),
             bytes=sizes.get(f.name if named is None else named.get(f.name, f.name)),
         )
         for i, f in enumerate(fields)
     )
     return TableStats(values["rows"], sum(file.bytes for file in files), len(files), columns, version)
+
+
+def _extreme(value: Column, data_type: DataType, name: str) -> list[Column]:
+    """A value; as text where Python has none for it."""
+    if not is_time(data_type):
+        return [value.alias(name)]
+    beyond = is_beyond_years(value, data_type)
+    return [F.when(~beyond, value).alias(name), F.when(beyond, value.cast("string")).alias(f"{name}_text")]
 
 
 def _comparable(data_type: DataType) -> bool:

@@ -27,9 +27,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.formats.key_filter import PLAIN, Near, ranges
+from headwater.core.quotes import backticked
+from headwater.formats.key_filter import PLAIN, KeyFilter, ranges
 from headwater.spark.arrow_bridge import local_frame, lying
-from headwater.spark.frames import column, quoted
+from headwater.spark.frames import column
 
 FEW = 10_000
 """Up to so many keys are known here, and narrow a scan so that files can be pruned."""
@@ -50,12 +51,12 @@ class KeySet:
     few: tuple[tuple[Any, ...], ...] | None = None
     """The keys themselves, if they are few and of types that can be written as literals; instants as microseconds."""
 
-    def near(self, names: Mapping[str, str]) -> Near | None:
+    def key_filter(self, names: Mapping[str, str]) -> KeyFilter | None:
         """What is to be looked up in a source that has these columns by other names; None where the keys are many."""
         if not self.few:
             return None
         values = {names[name]: tuple(key[at] for key in self.few) for at, name in enumerate(self.columns)}
-        return Near(values, tuple(dict.fromkeys(names.values())))
+        return KeyFilter(values, tuple(dict.fromkeys(names.values())))
 
     def under(self, names: Mapping[str, str]) -> KeySet | None:
         """The keys by other names; those of the columns that have one. None if none has."""
@@ -200,7 +201,7 @@ def _among(name: str, data_type: DataType, few: Sequence[Any]) -> Column:
     One text for all of them: literals one by one take longer to send than the query to run.
     """
     given = list(dict.fromkeys(one for one in few if one is not None))
-    value = quoted(name)
+    value = backticked(name)
     conditions = [f"{value} IS NULL"] if any(one is None for one in few) else []
 
     def between(first: Any, last: Any) -> str:

@@ -11,11 +11,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from headwater.core.model import WEIGHT
+from headwater.core.quotes import backticked
 from headwater.incremental.keys import KeySet, having, narrowed
 from headwater.incremental.operator import Moment, Operator, Strategy, named, shown
 from headwater.incremental.run import Run
 from headwater.spark.arrow_bridge import selected
-from headwater.spark.frames import column, quoted
+from headwater.spark.frames import column
 
 
 class Linear(Operator):
@@ -43,8 +44,8 @@ class Scan(Linear):
         return [self.source]
 
     def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
-        near = None if keys is None else keys.near(self._names)
-        found = None if near is None else run.sources.near(self.source, at, near)
+        key_filter = None if keys is None else keys.key_filter(self._names)
+        found = None if key_filter is None else run.sources.key_filter(self.source, at, key_filter)
         if keys is None or found is None:
             df = self._renamed(run.sources.rows(self.source, at))
             return df if keys is None else narrowed(df, keys)
@@ -182,5 +183,5 @@ class Generate(Linear):
         if self._outer:
             name, _, rest = call.partition("(")
             call = f"{name}_outer({rest}"
-        made = ", ".join(map(quoted, self._made))
+        made = ", ".join(map(backticked, self._made))
         return df.selectExpr("*", f"{call} AS ({made})")

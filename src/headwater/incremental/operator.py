@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from headwater.formats.key_filter import Near
+    from headwater.formats.key_filter import KeyFilter
     from headwater.incremental.keys import KeySet
     from headwater.incremental.run import Run
 
@@ -38,46 +38,57 @@ class Strategy(Enum):
 
 
 class Sources(Protocol):
-    """The relations that a query reads, at two versions each."""
+    """The relations that a query reads, at two versions each. A refresh makes one for its two versions; the operators
+    at the bottom of the query (`Scan`, and functions that are called) read from it."""
 
-    def rows(self, source: str, at: Moment) -> DataFrame: ...
+    def rows(self, source: str, at: Moment) -> DataFrame:
+        """All rows of a relation. Called where no keys narrow what is read, or they can't be looked up."""
 
-    def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
-        """Exactly the rows that have in each column one of its values, where they can be looked up at little cost."""
+    def key_filter(self, source: str, at: Moment, key_filter: KeyFilter) -> DataFrame | None:
+        """Exactly the rows that have in each column one of its values, where they can be looked up at little cost.
+        Called before `rows`, where an operator above has asked for some keys; on None `rows` is called."""
 
     def change(self, source: str) -> DataFrame | None:
-        """Its rows with WEIGHT; None where nothing has changed."""
+        """Its rows with WEIGHT; None where nothing has changed. Called once for each place that reads the relation."""
 
 
 class Operator(ABC):
-    """A part of a query. Its columns have names of their own, unlike those of any other part."""
+    """A part of a query. Its columns have names of their own, unlike those of any other part.
+
+    The translation makes the operators of a view once, when its query is compiled. Each refresh then asks the operator
+    at the top for its change, in a `Run` of its own, and each operator asks those below.
+    """
 
     columns: tuple[str, ...]
     inputs: tuple[Operator, ...] = ()
 
     @property
     @abstractmethod
-    def strategy(self) -> Strategy: ...
+    def strategy(self) -> Strategy:
+        """How it makes its change. `Run` asks, to know what to compute once and keep; `mv explain` shows it."""
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What it does, in a line, for people."""
+        """What it does, in a line, for people. Called by `mv explain` and by errors that name a part of the query."""
 
     @abstractmethod
     def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
-        """Its result; with `keys` at least the rows that have one of them, and as few others as can be."""
+        """Its result; with `keys` at least the rows that have one of them, and as few others as can be. Called by the
+        operator above, when its own change needs a state of its inputs, and by a full refresh, from the top."""
 
     @abstractmethod
     def change(self, run: Run) -> DataFrame | None:
-        """The change of its result: its columns and WEIGHT; None where no input has changed."""
+        """The change of its result: its columns and WEIGHT; None where no input has changed. `Run.change` calls it,
+        once in a run; operators ask for the changes of their inputs by that."""
 
     def sources(self) -> list[str]:
-        """What it reads, each once."""
+        """What it reads, each once. Called by the check of what a table only looks up (`views/lookups.py`)."""
         return list(dict.fromkeys(name for one in self.inputs for name in one.sources()))
 
     def walk(self) -> list[Operator]:
-        """It and all that is below it, from the top."""
+        """It and all that is below it, from the top. Called by what looks at a whole query: `mv explain`, the check of
+        lookups, the estimate of costs."""
         return [self, *(below for one in self.inputs for below in one.walk())]
 
 

@@ -20,7 +20,7 @@ from headwater.incremental.translation.refusal import NotIncremental
 from headwater.incremental.translation.types import Types
 from headwater.spark.frames import column
 from headwater.sql.dialect import Headwater
-from headwater.sql.nondeterminism import unsteady
+from headwater.sql.nondeterminism import non_deterministic
 from headwater.sql.references import parse_query
 
 FULL = "it is refreshed in full; written in another way it may be kept"
@@ -54,7 +54,7 @@ def incremental(spark: SparkSession, sql: str, sources: Sequence[str]) -> Query:
     analyzed: Any = answered._jdf.queryExecution().analyzed()
     if not analyzed.deterministic():
         raise NotIncremental("the query gives something else each time", hint="leave out rand(), uuid() and the like")
-    moment = next((one for one in unsteady(parsed) if one.clock), None)
+    moment = next((one for one in non_deterministic(parsed) if one.clock), None)
     if moment is not None:
         raise NotIncremental("the query depends on the time of its refresh", moment.part)
     known = {name.lower(): _mentioned(parsed, spark.table(name).columns) for name in sources}

@@ -14,9 +14,10 @@ from sqlglot import exp
 
 from headwater.core.errors import Code, HeadwaterError, TerminalError
 from headwater.core.model import WEIGHT, At, Commit, Kind, Version
-from headwater.formats.base import Capability, SparkTable
-from headwater.formats.key_filter import Near
+from headwater.formats.base import Capability
+from headwater.formats.key_filter import KeyFilter
 from headwater.formats.native import NativeTable
+from headwater.formats.spark_table import SparkTable
 from headwater.incremental.operator import Moment
 from headwater.incremental.schema_growth import Columns, without_later_fields
 from headwater.spark.arrow_bridge import local_frame, lying
@@ -26,9 +27,9 @@ from headwater.warehouse import Warehouse, quoted_column, shown, unordered
 Positions = Mapping[str, Any]
 """By a relation's name, `topics.orders`: the version read and when it was made."""
 
-LIGHT_BYTES = 64 << 20
+NATIVE_BYTES = 64 << 20
 """A look-up or a change that reads no more than this is made in this process, where the format can."""
-LIGHT_ROWS = 500_000
+NATIVE_ROWS = 500_000
 _STARTED_OVER = ("RESTORE", "ROLLBACK", "CREATE OR REPLACE TABLE", "REPLACE TABLE")
 
 
@@ -55,7 +56,7 @@ class RelationVersion:
 class InputRelation:
     """A topic, table or view that something reads: always as people see it.
 
-    Where it is stored is looked up with each `place()`: it may be made, or made anew elsewhere, while it is followed.
+    Where it is stored is looked up with each `current()`: it may be made, or rebuilt elsewhere, while it is followed.
     """
 
     warehouse: Warehouse
@@ -86,41 +87,41 @@ class InputRelation:
     def label(self) -> str:
         return f"{self.kind.plural}.{self.name}" + ("" if self.at is None else f"@{self.at}")
 
-    def place(self) -> RelationVersion | None:
+    def current(self) -> RelationVersion | None:
         """Where it is now; None while there is no table."""
         self._found = None
         if not self.table.exists():
             return None
-        return self._place(self.table.version() if self.at is None else self.table.version_at(self.at))
+        return self._version(self.table.version() if self.at is None else self.table.version_at(self.at))
 
-    def _place(self, version: Version | None) -> RelationVersion:
+    def _version(self, version: Version | None) -> RelationVersion:
         if version is None:
             return RelationVersion(None)
         made = self.table.committed_at(version)
         return RelationVersion(version, None if made is None else made.isoformat())
 
-    def rows(self, place: RelationVersion) -> DataFrame:
-        if place.version is None:
+    def rows(self, at: RelationVersion) -> DataFrame:
+        if at.version is None:
             stored = self.table.spark.createDataFrame([], self.table.schema())
         else:
-            stored = self.table.read(place.version)
+            stored = self.table.read(at.version)
         return stored if self.shown is None else shown(stored, self.shown)
 
-    def near(self, place: RelationVersion, near: Near) -> DataFrame | None:
+    def key_filter(self, at: RelationVersion, key_filter: KeyFilter) -> DataFrame | None:
         """A few rows, looked up without Spark; None where Spark is to be asked."""
-        light, query = self._light, None if self.shown is None else unordered(self.shown)
-        if light is None or place.version is None or (query is not None and _is_cut_off(query)):
+        native, query = self._native, None if self.shown is None else unordered(self.shown)
+        if native is None or at.version is None or (query is not None and _is_cut_off(query)):
             return None
         if query is not None:
-            near = near.showing(*(one.name for one in query.find_all(exp.Column)))
-        stored = self._handed(light.some(place.version, near, LIGHT_BYTES))
+            key_filter = key_filter.showing(*(one.name for one in query.find_all(exp.Column)))
+        stored = self._handed(native.some(at.version, key_filter, NATIVE_BYTES))
         return stored if stored is None or query is None else shown(stored, query.sql(dialect="spark"))
 
-    def schema(self, place: RelationVersion) -> StructType:
+    def schema(self, at: RelationVersion) -> StructType:
         """Its columns; where it is now they are known without reading it."""
-        if self.shown is None and (place.version is None or place.version == self.table.version()):
+        if self.shown is None and (at.version is None or at.version == self.table.version()):
             return self.table.schema()
-        return self.rows(place).schema
+        return self.rows(at).schema
 
     def change(self, start: RelationVersion, end: RelationVersion) -> DataFrame:
         """What leads from one version to another, with WEIGHT."""
@@ -131,19 +132,19 @@ class InputRelation:
         return found if self.shown is None else shown(found, _of_changes(self.shown).sql(dialect="spark"))
 
     def _few_changes(self, start: RelationVersion, end: RelationVersion) -> DataFrame | None:
-        light = self._light
-        if light is None or start.version is None or end.version is None:
+        native = self._native
+        if native is None or start.version is None or end.version is None:
             return None
-        return self._handed(light.changes(start.version, end.version, LIGHT_BYTES))
+        return self._handed(native.changes(start.version, end.version, NATIVE_BYTES))
 
     def _handed(self, found: pa.Table | None) -> DataFrame | None:
         """Rows of this process for Spark, if they are few."""
-        return None if found is None or found.num_rows > LIGHT_ROWS else local_frame(self.spark, found)
+        return None if found is None or found.num_rows > NATIVE_ROWS else local_frame(self.spark, found)
 
     @property
-    def _light(self) -> NativeTable | None:
-        make = self.table.format.light
-        return None if make is None else make(self.table.address, self.table.around)
+    def _native(self) -> NativeTable | None:
+        make = self.table.format.native
+        return None if make is None else make(self.table.address, self.table.context)
 
     def loses_rows(self, start: RelationVersion, end: RelationVersion) -> bool:
         """Whether rows of `start` are not in `end` any more. Nothing is read where all commits between only append."""
@@ -164,7 +165,7 @@ class InputRelation:
             if error.code is not Code.NO_SUCH_VERSION:
                 raise
             return f"{self.label} has been rebuilt or its version {start.version} was expired"
-        if self._place(start.version) != start:
+        if self._version(start.version) != start:
             return f"{self.label} was dropped and made again"
         if self.shown is not None and _is_cut_off(unordered(self.shown)):
             return f"{self.label} is cut off by LIMIT: what comes in and falls out is not recorded"
@@ -176,8 +177,12 @@ class InputRelation:
         for commit in between:
             if commit.operation.upper() in _STARTED_OVER:
                 return f"{self.label} was restored or replaced (version {commit.version}: {commit.operation})"
-        epochs = {commit.mark.writer for commit in between if commit.mark is not None and commit.mark.step == 0}
-        if epochs and any(commit.mark is None and commit.rows_removed for commit in between):
+        epochs = {
+            commit.commit_tag.writer
+            for commit in between
+            if commit.commit_tag is not None and commit.commit_tag.step == 0
+        }
+        if epochs and any(commit.commit_tag is None and commit.rows_removed for commit in between):
             return f"{self.label} was emptied and filled again"
         return None
 
@@ -188,11 +193,9 @@ class InputRelation:
 
     def between(self, start: RelationVersion, end: RelationVersion) -> list[Commit]:
         """What was committed after `start`, up to `end`. Numbers alone tell no order: Iceberg's are random."""
-        count = None
-        if self.table.format.name == "delta" and end.version is not None:
-            count = end.version - (-1 if start.version is None else start.version)
+        newest = None if end.version is None else self.table.commits_between(start.version, end.version)
         found = set(self.versions(start, end))
-        return [commit for commit in self.table.history(count) if commit.version in found]
+        return [commit for commit in self.table.history(newest) if commit.version in found]
 
 
 def _of_changes(shown: str) -> exp.Select:
@@ -215,7 +218,7 @@ def relation_of(
 
 @dataclass
 class States:
-    """The sources of a query at two places each: what the operators read."""
+    """The sources of a query at two versions each: what the operators read."""
 
     relations: Mapping[str, InputRelation]
     """By the name that the query's text has for them."""
@@ -227,21 +230,21 @@ class States:
     _rows: dict[tuple[str, RelationVersion], DataFrame] = field(default_factory=dict)
 
     def rows(self, source: str, at: Moment) -> DataFrame:
-        relation, place = self._at(source, at)
-        key = (source, place)
+        relation, version = self._at(source, at)
+        key = (source, version)
         if key not in self._rows:
-            self._rows[key] = self._known(relation, relation.rows(place))
+            self._rows[key] = self._known(relation, relation.rows(version))
         return self._rows[key]
 
-    def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
-        relation, place = self._at(source, at)
-        found = relation.near(place, near)
+    def key_filter(self, source: str, at: Moment, key_filter: KeyFilter) -> DataFrame | None:
+        relation, version = self._at(source, at)
+        found = relation.key_filter(version, key_filter)
         return None if found is None else self._known(relation, found)
 
     def _at(self, source: str, at: Moment) -> tuple[InputRelation, RelationVersion]:
         relation = self.relations[source]
-        places = self.start if at is Moment.OLD else self.end
-        return relation, places.get(relation.label) or self.end[relation.label]
+        versions = self.start if at is Moment.OLD else self.end
+        return relation, versions.get(relation.label) or self.end[relation.label]
 
     def change(self, source: str) -> DataFrame | None:
         relation = self.relations[source]
@@ -259,18 +262,18 @@ def _weighted(df: DataFrame) -> DataFrame:
     return df.select(*map(column, names), column(WEIGHT).cast("bigint").alias(WEIGHT))
 
 
-def places(relations: Sequence[InputRelation]) -> dict[str, RelationVersion]:
+def current_versions(relations: Sequence[InputRelation]) -> dict[str, RelationVersion]:
     """Where all of them are now; NO_SUCH_RELATION names the first that has no data."""
-    found: dict[str, RelationVersion] = {}
+    versions: dict[str, RelationVersion] = {}
     for relation in relations:
-        if relation.label in found:
+        if relation.label in versions:
             continue
-        place = relation.place()
-        if place is None:
+        current = relation.current()
+        if current is None:
             raise TerminalError(
                 Code.NO_SUCH_RELATION,
                 f"{relation.kind.value} '{relation.name}' has no data yet",
-                hint="run it first: headwater run --once",
+                hint=relation.warehouse.how_to_fill(relation.kind, relation.name),
             )
-        found[relation.label] = place
-    return found
+        versions[relation.label] = current
+    return versions

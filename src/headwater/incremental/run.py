@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from headwater.core.model import WEIGHT
 from headwater.formats.arrow import as_spark
-from headwater.formats.key_filter import Near
+from headwater.formats.key_filter import KeyFilter
 from headwater.incremental.operator import Moment, Operator, Sources, Strategy
 from headwater.spark.arrow_bridge import following, gathered, local_frame, lying
 from headwater.spark.frames import column, has_map
@@ -115,7 +115,7 @@ class _AsTheyAre:
     def rows(self, source: str, at: Moment) -> DataFrame:
         return self._spark.table(source)
 
-    def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
+    def key_filter(self, source: str, at: Moment, key_filter: KeyFilter) -> DataFrame | None:
         return None
 
     def change(self, source: str) -> DataFrame | None:

@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from sqlglot import exp
 
+from headwater.core.quotes import backticked
 from headwater.incremental.keylocal import KeyLocal
 from headwater.incremental.operator import Operator, named
-from headwater.spark.frames import column, quoted
+from headwater.spark.frames import column
 
 _BY_ROW = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile)
 """Functions that ask which row comes first, whatever their frame."""
@@ -47,7 +48,7 @@ def steady(sql: str, columns: Sequence[str]) -> str:
         asked = window.this.this if isinstance(window.this, (exp.IgnoreNulls, exp.RespectNulls)) else window.this
         by_row = isinstance(asked, _BY_ROW) or (frame is not None and frame.args.get("kind") == "ROWS")
         if order is not None and by_row:
-            row = ", ".join(map(quoted, columns))
+            row = ", ".join(map(backticked, columns))
             order.append("expressions", sqlglot.parse_one(f"to_json(struct({row}))", dialect="spark"))
             changed = True
     return call.sql(dialect="spark") if changed else sql

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from headwater.core.errors import Code, UsageError
 from headwater.ingest.python_batches import Packed
 from headwater.project.decorators import Registered
-from headwater.project.signatures import Mode, place
+from headwater.project.signatures import Mode, code_location
 
 _CLOUDPICKLE: Any = cloudpickle
 
@@ -33,7 +33,7 @@ def _code(function: Registered) -> bytes:
     except Exception as error:  # anything that the function holds on to may refuse
         message = f"{function.role} '{function.name}' can't be sent to Spark's workers: {error}"
         hint = "open connections, locks and the like inside the function, not at the top of the file"
-        raise UsageError(Code.INVALID_FUNCTION, message, where=place(function), hint=hint) from None
+        raise UsageError(Code.INVALID_FUNCTION, message, where=code_location(function), hint=hint) from None
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def stamped(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def has_odd(rows: pa.Table) -> bool:
+def has_suspect(rows: pa.Table) -> bool:
     """Whether a record may bring something new: an unknown key, or a type that may be widened."""
     import pyarrow.compute as pc
 

@@ -18,41 +18,30 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headwater.core.quotes import backticked
 from headwater.sources.base import EventColumns
-from headwater.sources.decoders.base import EVENT, MISFITS, POSITION, PROBLEM, RAW, UNKNOWN
+from headwater.sources.column_names import CONTEXT as CONTEXT
+from headwater.sources.column_names import EVENT_DATE as EVENT_DATE
+from headwater.sources.column_names import INGESTED_AT as INGESTED_AT
+from headwater.sources.column_names import MAPPED, PREFIX, RESERVED, column_names, is_of_a_format, unused_name
+from headwater.sources.column_names import RESCUED as RESCUED
+from headwater.sources.column_names import ROW as ROW
+from headwater.sources.column_names import SOURCE as SOURCE
+from headwater.sources.decoders.base import EVENT, POSITION, RAW
 from headwater.sources.decoders.literals import is_moment, parse
-from headwater.spark.frames import column, quoted
+from headwater.spark.frames import column
+from headwater.spark.years import is_beyond_years
 
+_TYPES = {"event_timestamp": TimestampType(), "event_version": LongType()}
 STANDARD: dict[str, tuple[str, DataType]] = {
-    "event_id": ("id", StringType()),
-    "event_type": ("type", StringType()),
-    "event_timestamp": ("timestamp", TimestampType()),
-    "aggregate_id": ("stream", StringType()),
-    "tenant_id": ("tenant", StringType()),
-    "event_version": ("version", LongType()),
+    name: (key, _TYPES.get(name, StringType())) for name, key in MAPPED.items()
 }
 """Standard column → the key of the source's `columns:` that maps it, and its type."""
 
-EVENT_DATE = "event_date"
-SOURCE = "_source"
-INGESTED_AT = "_ingested_at"
-RESCUED = "_rescued"
-ROW = "_row"
-CONTEXT = "_context"
-"""What the source told beside the bytes, as JSON; only of records with a problem."""
-OF_ICEBERG = ("_file", "_pos", "_partition", "_deleted", "_spec_id", "_row_id", "_last_updated_sequence_number")
-OF_DELTA = ("_change_type", "_commit_version", "_commit_timestamp")
-OF_PAIMON = ("_value_count", "_sequence_number", "_value_kind")
-OF_FORMATS = (*OF_ICEBERG, *OF_DELTA, *OF_PAIMON)
-"""Names that a format keeps for itself, in small letters: it can't make, or worse can't read, a table that has them.
-They are left free in every format, so that a topic has the same columns in all of them and can be exported to any."""
-OF_FORMATS_BEGIN = ("_hoodie_", "_key_", "_headwater_")
-RESERVED = (EVENT_DATE, SOURCE, POSITION, INGESTED_AT, RAW, RESCUED, EVENT, PROBLEM, MISFITS, UNKNOWN, ROW, CONTEXT)
-PREFIX = "payload_"
-_NUMBER = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
+_NUMBER = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?\z"
 _MILLISECONDS_FROM = 100_000_000_000
-_COLON_FROM = len("2026-1-1T1:")
-"""Where the first colon of a text with a day and a time can be."""
+_MOST_SECONDS = 253_402_300_800
+"""The year 10000 begins there."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +56,7 @@ class StandardColumn:
     @property
     def found(self) -> Column:
         root = () if self.from_source else (EVENT,)
-        return F.col(".".join(map(quoted, (*root, *self.path))))
+        return F.col(".".join(map(backticked, (*root, *self.path))))
 
     @property
     def value(self) -> Column:
@@ -96,7 +85,7 @@ class PayloadColumn:
 
     @property
     def value(self) -> Column:
-        found = F.col(f"{EVENT}.{quoted(self.key)}")
+        found = F.col(f"{EVENT}.{backticked(self.key)}")
         return found if self.key_type == self.type else _renamed(found, self.key_type)
 
 
@@ -118,17 +107,13 @@ def payload_columns(
 ) -> list[PayloadColumn]:
     """Every top-level key that is not a standard column already; one that collides gets a prefix."""
     as_is = {column.name for column in standard if column.path == (column.name,) and not column.from_source}
-    used = {name.lower() for name in (*RESERVED, *extras, *(one.name for one in standard))}
-    columns = []
-    for f in payload.fields:
-        if f.name in as_is:
-            continue
-        name = f.name
-        while name.lower() in used or not name or _is_of_a_format(name):
-            name = PREFIX + name
-        used.add(name.lower())
-        columns.append(PayloadColumn(name, unambiguous(f.dataType), f.name, f.dataType))
-    return columns
+    used = (*RESERVED, *extras, *(one.name for one in standard))
+    fields = [f for f in payload.fields if f.name not in as_is]
+    names = column_names((f.name for f in fields), used)
+    return [
+        PayloadColumn(name, unambiguous(f.dataType), key, f.dataType)
+        for f, (key, name) in zip(fields, names, strict=True)
+    ]
 
 
 def system_fields(extras: StructType, *, rescued: bool, keep_raw: bool) -> list[StructField]:
@@ -157,7 +142,7 @@ def known_payload(topic: StructType, extras: Iterable[str]) -> StructType:
         if f.name in used:
             continue
         bare = f.name.removeprefix(PREFIX)
-        fields.append(StructField(bare if bare in used or _is_of_a_format(bare) else f.name, f.dataType))
+        fields.append(StructField(bare if bare in used or is_of_a_format(bare) else f.name, f.dataType))
     return StructType(fields)
 
 
@@ -188,9 +173,7 @@ def unambiguous(data_type: DataType) -> DataType:
     fields: list[StructField] = []
     used: set[str] = set()
     for f in data_type.fields:
-        name = f.name
-        while name.lower() in used or not name:
-            name = PREFIX + name
+        name = unused_name(f.name, used)
         used.add(name.lower())
         fields.append(StructField(name, unambiguous(f.dataType)))
     return StructType(fields)
@@ -214,14 +197,11 @@ def _instant(text: Column) -> Column:
     """ISO 8601, or seconds or milliseconds since 1970."""
     number = text.cast("double")
     seconds = F.when(F.abs(number) >= _MILLISECONDS_FROM, number / 1000).otherwise(number)
-    colon = F.instr(text, ":")  # nearly all have one, and it is soon found
-    of_number = F.when(text.rlike(_NUMBER), F.timestamp_seconds(seconds)).when(is_moment(text), text.cast("timestamp"))
-    # Before that of `10:30` there is no day: Spark would take today.
-    return F.when(colon == 0, of_number).when(colon >= _COLON_FROM, text.cast("timestamp"))
-
-
-def _is_of_a_format(name: str) -> bool:
-    return name.lower() in OF_FORMATS or name.lower().startswith(OF_FORMATS_BEGIN)
+    is_number = (F.abs(seconds) < _MOST_SECONDS) & text.rlike(_NUMBER)
+    of_number = F.when(is_number, F.timestamp_seconds(seconds)).when(is_moment(text), text.cast("timestamp"))
+    # Nearly all have a colon, and it is soon found.
+    found = F.when(F.contains(text, F.lit(":")), F.when(is_moment(text), text.cast("timestamp"))).otherwise(of_number)
+    return F.when(~is_beyond_years(found, TimestampType()), found)
 
 
 def _has(struct: StructType, path: tuple[str, ...]) -> bool:

@@ -16,13 +16,14 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from headwater.core.errors import Code, Unsupported, UsageError
 from headwater.core.model import DELETED, CommitTag
 from headwater.core.spec import Layout
-from headwater.formats.base import Address, LakeContext, SparkTable
+from headwater.formats.base import LakeContext
 from headwater.formats.locks import writing
-from headwater.formats.registry import FORMATS
+from headwater.formats.registry import SYSTEM_FORMAT
+from headwater.formats.spark_table import SparkTable
+from headwater.ingest.dead_letter_list import address_in, unknown_letter
 from headwater.sources.decoders.base import TOO_LARGE
 from headwater.spark.arrow_bridge import local_frame
 
-PATH = "_headwater/dead_letters"
 KEYS = ("topic", "id")
 FEW = 10_000
 """Up to so many dead letters of a step are gathered first, so that the step is not read again for them."""
@@ -49,14 +50,14 @@ SCHEMA = StructType(
 class DeadLetters:
     """Kept in Delta by topic; an id is made of topic and position, so that a repeated step adds none."""
 
-    def __init__(self, spark: SparkSession, around: LakeContext) -> None:
-        address = Address(path=f"{around.warehouse.rstrip('/')}/{PATH}")
-        self._table: SparkTable = FORMATS.get("delta").spark(spark, address, around)
-        light = FORMATS.get("delta").light
-        assert light is not None
-        self._light = light(address, around)
+    def __init__(self, spark: SparkSession, context: LakeContext) -> None:
+        address = address_in(context)
+        self._table: SparkTable = SYSTEM_FORMAT.spark(spark, address, context)
+        native = SYSTEM_FORMAT.native
+        assert native is not None
+        self._native = native(address, context)
 
-    def put(self, rejected: DataFrame, topic: str, source: str, mark: CommitTag) -> int:
+    def put(self, rejected: DataFrame, topic: str, source: str, commit_tag: CommitTag) -> int:
         """Keep rows of `raw`, `position`, `reason`, `message` and `context`; returns how many they are."""
         few = rejected.limit(FEW + 1).collect()
         if not few:
@@ -66,12 +67,18 @@ class DeadLetters:
                 self._table.create(SCHEMA, Layout(keys=KEYS, partition_by=("topic",)))
             if len(few) <= FEW:
                 now = datetime.now(timezone.utc)
-                about = {"topic": topic, "source": source, "flow": mark.flow, "epoch": mark.epoch, "step": mark.step}
-                letters = [{**row.asDict(), **about, "id": _id(topic, row["position"]), "at": now} for row in few]
-                self._light.upsert(pa.Table.from_pylist(letters, to_arrow_schema(SCHEMA)), KEYS)
+                about = {
+                    "topic": topic,
+                    "source": source,
+                    "flow": commit_tag.flow,
+                    "epoch": commit_tag.epoch,
+                    "step": commit_tag.step,
+                }
+                dead_letters = [{**row.asDict(), **about, "id": _id(topic, row["position"]), "at": now} for row in few]
+                self._upsert(pa.Table.from_pylist(dead_letters, to_arrow_schema(SCHEMA)))
                 return len(few)
             # By key, without a mark: a step that is done again keeps what it rejects then, too.
-            self._table.upsert(_letters(rejected, topic, source, mark))
+            self._table.upsert(_letters(rejected, topic, source, commit_tag))
         return rejected.count()
 
     def list(
@@ -90,7 +97,7 @@ class DeadLetters:
         """One of them with its bytes, by its id or the beginning of it."""
         rows = self._of(None, None).where(F.startswith("id", F.lit(id))).limit(2).collect() if self.exists() else []
         if not rows:
-            raise _unknown(id)
+            raise unknown_letter(id)
         if len(rows) > 1:
             raise UsageError(Code.NO_SUCH_DEAD_LETTER, f"more than one dead letter begins with '{id}'")
         return rows[0].asDict()
@@ -132,7 +139,7 @@ class DeadLetters:
             return known
         for one in ids:
             if not any(id.startswith(one) for id in known):
-                raise _unknown(one)
+                raise unknown_letter(one)
         return [id for id in known if id.startswith(tuple(ids))]
 
     def some(self, topic: str, ids: Sequence[str]) -> DataFrame:
@@ -154,13 +161,19 @@ class DeadLetters:
             gone = self.some(topic, ids).count()
             if gone:
                 keys = {"topic": [topic] * len(ids), "id": list(ids), DELETED: [True] * len(ids)}
-                self._light.upsert(pa.table(keys), KEYS)
+                self._upsert(pa.table(keys))
         return gone
+
+    def _upsert(self, rows: pa.Table) -> None:
+        try:
+            self._native.upsert(rows, KEYS)
+        except Unsupported:
+            self._table.upsert(local_frame(self._table.spark, rows))
 
     def _all(self) -> DataFrame:
         try:
-            if (self._light.size() or 0) <= FEW_BYTES:
-                return local_frame(self._table.spark, self._light.read().read_all())
+            if (self._native.size() or 0) <= FEW_BYTES:
+                return local_frame(self._table.spark, self._native.read().read_all())
         except Unsupported:
             pass
         return self._table.read()
@@ -182,7 +195,7 @@ def _id(topic: str, position: str) -> str:
     return hashlib.sha256(f"{topic}\u0000{position}".encode()).hexdigest()
 
 
-def _letters(rejected: DataFrame, topic: str, source: str, mark: CommitTag) -> DataFrame:
+def _letters(rejected: DataFrame, topic: str, source: str, commit_tag: CommitTag) -> DataFrame:
     """More than a process should hold."""
     return rejected.select(
         F.sha2(F.concat_ws("\u0000", F.lit(topic), F.col("position")), 256).alias("id"),
@@ -194,9 +207,9 @@ def _letters(rejected: DataFrame, topic: str, source: str, mark: CommitTag) -> D
         "raw",
         "context",
         F.current_timestamp().alias("at"),
-        F.lit(mark.flow).alias("flow"),
-        F.lit(mark.epoch).cast("long").alias("epoch"),
-        F.lit(mark.step).cast("long").alias("step"),
+        F.lit(commit_tag.flow).alias("flow"),
+        F.lit(commit_tag.epoch).cast("long").alias("epoch"),
+        F.lit(commit_tag.step).cast("long").alias("step"),
     )
 
 
@@ -204,7 +217,3 @@ def _is_beginning() -> Column:
     """Whether only the first bytes of a record that was too large are here."""
     size = F.regexp_extract("message", "^([0-9]+) bytes", 1).cast("bigint")
     return (F.col("reason") == TOO_LARGE) & F.coalesce(size > F.octet_length("raw"), F.lit(False))
-
-
-def _unknown(id: str) -> UsageError:
-    return UsageError(Code.NO_SUCH_DEAD_LETTER, f"there is no dead letter '{id}'", hint="headwater dlq list has them")

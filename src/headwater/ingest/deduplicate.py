@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, UsageError, did_you_mean
 from headwater.core.spec import Topic
-from headwater.formats.base import SparkTable
+from headwater.formats.spark_table import SparkTable
 from headwater.ingest.columns import INGESTED_AT
 from headwater.sources.decoders.base import POSITION
 from headwater.spark.arrow_bridge import local_frame

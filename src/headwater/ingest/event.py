@@ -11,10 +11,10 @@ from pyspark.sql.types import DataType, StructType
 
 from headwater.core.errors import did_you_mean
 from headwater.ingest.columns import RESCUED, ROW, STANDARD
-from headwater.sources.decoders.base import EVENT, MISFITS, PROBLEM, UNKNOWN
+from headwater.sources.decoders.base import CAST_FAILURES, EVENT, PROBLEM, UNKNOWN
 from headwater.spark.frames import column
 
-HIDDEN = frozenset({EVENT, PROBLEM, MISFITS, UNKNOWN, RESCUED, ROW})
+HIDDEN = frozenset({EVENT, PROBLEM, CAST_FAILURES, UNKNOWN, RESCUED, ROW})
 """Columns of the pipeline's own, which no function is shown."""
 
 
@@ -70,8 +70,8 @@ class Event(Mapping[str, Column]):
         if name.startswith("_"):
             raise AttributeError(name)
         known = [*STANDARD, *(key.removeprefix("_") for key in self._columns)]
-        cure = f'a key of the payload is event["{name}"]; {did_you_mean(name, known)}'
-        raise AttributeError(f"an event has no '{name}': {cure}")
+        hint = f'a key of the payload is event["{name}"]; {did_you_mean(name, known)}'
+        raise AttributeError(f"an event has no '{name}': {hint}")
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value, or `default` where it is NULL."""

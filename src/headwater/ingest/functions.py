@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, StructType
 from headwater.core.errors import Code, UsageError, Where
 from headwater.ingest.event import event_of
 from headwater.project.decorators import Registered
-from headwater.project.signatures import place
+from headwater.project.signatures import code_location
 from headwater.spark.errors import reason, without_plan
 
 
@@ -30,7 +30,7 @@ def called(function: Registered, schema: StructType) -> Any:
         return function.function(event_of(schema))
     except Exception as error:  # the user's code may raise anything
         own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == function.file]
-        at = place(function)
+        at = code_location(function)
         where = Where(at.file, own[-1].lineno if own else at.line)
         message = f"{function.role} '{function.name}': {type(error).__name__}: {_text(error)}"
         raise UsageError(Code.INVALID_FUNCTION, message, where=where) from None
@@ -42,7 +42,7 @@ def expressions(function: Registered, schema: StructType) -> dict[str, Column | 
     if not isinstance(made, Mapping):
         message = f"{function.role} '{function.name}' returned {type(made).__name__}"
         hint = 'return a dict of Column expressions: {"total": event["price"] * event["quantity"]}'
-        raise UsageError(Code.INVALID_FUNCTION, message, where=place(function), hint=hint)
+        raise UsageError(Code.INVALID_FUNCTION, message, where=code_location(function), hint=hint)
     return {
         str(name): value if value is None or isinstance(value, Column) else F.lit(value) for name, value in made.items()
     }
@@ -54,7 +54,7 @@ def types_of(function: Registered, fields: Mapping[str, Column], frame: DataFram
         found = frame.select(*[value.alias(name) for name, value in fields.items()]).schema
     except PySparkException as error:
         message = f"{function.role} '{function.name}': {without_plan(str(error))}"
-        raise UsageError(Code.INVALID_FUNCTION, message, where=place(function)) from None
+        raise UsageError(Code.INVALID_FUNCTION, message, where=code_location(function)) from None
     return {f.name: f.dataType for f in found.fields}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from headwater.core.model import HINT_MARK
 from headwater.core.spec import Topic
 from headwater.sources.base import SourceSpec
 from headwater.sources.decoders.base import SCHEMA
@@ -15,14 +16,14 @@ UNREADABLE = " can't be read as "
 """What the message of a standard column says; its type is given."""
 
 
-def with_cure(reason: Column, message: Column, topic: Topic, source: SourceSpec) -> Column:
+def with_hint(reason: Column, message: Column, topic: Topic, source: SourceSpec) -> Column:
     """The message, and for a value that does not fit what takes its event in."""
-    cure = (
+    hint = (
         F.when(F.endswith(message, F.lit(REQUIRED)), F.lit(_of_a_missing_value(topic)))
         .when(F.contains(message, F.lit(UNREADABLE)), F.lit(_without_it(topic)))
         .otherwise(F.lit(_of_a_value(topic, source)))
     )
-    return F.when(reason == SCHEMA, F.concat(message, F.lit("; cure: "), cure)).otherwise(message)
+    return F.when(reason == SCHEMA, F.concat(message, F.lit(HINT_MARK), hint)).otherwise(message)
 
 
 def _of_a_missing_value(topic: Topic) -> str:
@@ -37,7 +38,7 @@ def _without_it(topic: Topic) -> str:
 
 def _of_a_value(topic: Topic, source: SourceSpec) -> str:
     # What programs have appended is nowhere else: to read it from the beginning would lose it.
-    if not hasattr(source, "schema_hints") or source.type == "append":
+    if not hasattr(source, "schema_hints") or source.takes_rows:
         return _without_it(topic)
     again = f"tell the type in the source's schema_hints, then `headwater flow rebuild {topic.name}`"
     return f"{_without_it(topic)}; or {again}"

@@ -20,7 +20,7 @@ from headwater.ingest.python_batches import MAPPER, REASON, ROW, Rows
 from headwater.ingest.rowtypes import arrow_type, joined_type, without_untyped
 from headwater.ingest.schemas import nullable, parse_ddl
 from headwater.project.decorators import Registered
-from headwater.project.signatures import Mode, Signature, mappers_of, place, signature_of
+from headwater.project.signatures import Mode, Signature, code_location, mappers_of, signature_of
 from headwater.sources.decoders.base import EVENT, POSITION, PROBLEM, RAW
 from headwater.sources.decoders.typed import PROBLEM_TYPE, problem
 from headwater.spark.frames import column
@@ -102,9 +102,9 @@ class TopicMapping:
     def _unmapped(self, df: DataFrame) -> Column:
         """Nothing is dropped for want of a mapper."""
         name = F.coalesce(column(EVENT_TYPE), F.lit("an event without a type")) if EVENT_TYPE in df.columns else None
-        cure = f"write one, or a default @mapper, in {' or '.join(self._topic.mappers)}; or leave the type out by"
+        hint = f"write one, or a default @mapper, in {' or '.join(self._topic.mappers)}; or leave the type out by"
         told = F.concat(F.lit("no mapper for "), F.lit("any event") if name is None else name)
-        message = F.concat(told, F.lit(f": {cure} exclude_events"))
+        message = F.concat(told, F.lit(f": {hint} exclude_events"))
         return F.when(column(MAPPER).isNull() & column(PROBLEM).isNull(), problem(REASON, message))
 
 
@@ -152,7 +152,7 @@ def _as_declared(function: Registered, given: Mapping[str, Column], declared: St
     undeclared = [name for name in given if name not in declared.names]
     if undeclared:
         message = f"mapper '{function.name}' gives '{undeclared[0]}', which is not in its schema"
-        raise UsageError(Code.INVALID_FUNCTION, message, where=place(function), hint="declare it")
+        raise UsageError(Code.INVALID_FUNCTION, message, where=code_location(function), hint="declare it")
     return {f.name: given.get(f.name, F.lit(None)).cast(f.dataType) for f in declared.fields}
 
 
@@ -160,7 +160,7 @@ def _allowed(function: Registered, types: StructType) -> StructType:
     for name in types.names:
         if name.startswith("_") or name == EVENT_DATE:
             message = f"mapper '{function.name}' gives '{name}', which is a column of the topic's own"
-            raise UsageError(Code.INVALID_FUNCTION, message, where=place(function), hint="give it another name")
+            raise UsageError(Code.INVALID_FUNCTION, message, where=code_location(function), hint="give it another name")
     return types
 
 
@@ -180,7 +180,9 @@ def _joined(made: Sequence[_Made]) -> StructType:
     for name, (_, function) in types.items():
         if spelt.setdefault(name.lower(), name) != name:
             message = f"mapper '{function.name}' gives '{name}', and there is '{spelt[name.lower()]}' already"
-            problems.append(Problem(Code.INVALID_FUNCTION, message, place(function), "names differ in more than case"))
+            problems.append(
+                Problem(Code.INVALID_FUNCTION, message, code_location(function), "names differ in more than case")
+            )
     if problems:
         raise ProjectError(problems)
     return StructType([StructField(name, data_type) for name, (data_type, _) in types.items()])
@@ -189,10 +191,10 @@ def _joined(made: Sequence[_Made]) -> StructType:
 def _disagreement(field: StructField, function: Registered, known: DataType, first: Registered) -> Problem:
     message = (
         f"mapper '{function.name}' gives '{field.name}' as {field.dataType.simpleString()}, "
-        f"and mapper '{first.name}' ({place(first)}) as {known.simpleString()}"
+        f"and mapper '{first.name}' ({code_location(first)}) as {known.simpleString()}"
     )
     hint = "cast one of them, declare a schema, or give it another name"
-    return Problem(Code.INVALID_FUNCTION, message, place(function), hint)
+    return Problem(Code.INVALID_FUNCTION, message, code_location(function), hint)
 
 
 def _no_event_type(topic: Topic) -> UsageError:

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType, TimestampType
 
+from headwater.core.quotes import backticked
 from headwater.core.spec import Topic
 from headwater.ingest.columns import (
     CONTEXT,
@@ -33,15 +34,25 @@ from headwater.ingest.hints import REQUIRED, UNREADABLE
 from headwater.ingest.mappers import TopicMapping, mapping_for
 from headwater.ingest.python_batches import REASON
 from headwater.ingest.schemas import beyond, within
-from headwater.ingest.selection import select
+from headwater.ingest.selection import is_only_misfit, keeps_without_values, select
 from headwater.ingest.upcast import upcast
 from headwater.project.decorators import Registered
 from headwater.sources.base import SourceSpec
-from headwater.sources.decoders.base import DECODE, EVENT, MISFITS, POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
+from headwater.sources.decoders.base import (
+    CAST_FAILURES,
+    DECODE,
+    EVENT,
+    POSITION,
+    PROBLEM,
+    RAW,
+    SCHEMA,
+    UNKNOWN,
+    Decoder,
+)
 from headwater.sources.decoders.cast_failures import texts_of, told, with_more
 from headwater.sources.decoders.typed import PROBLEM_TYPE, problem
 from headwater.spark.arrow_bridge import Additions, Selection
-from headwater.spark.frames import column, quoted
+from headwater.spark.frames import column
 
 NO_ROOM = f"at most {{}} (`schema.max_columns`), and structs {DEEPEST} deep"
 
@@ -57,7 +68,7 @@ class Shaped:
     """Whoever has a problem is UNKNOWN too."""
 
     @property
-    def is_odd(self) -> Column:
+    def is_suspect(self) -> Column:
         """Whether a row is not to be taken in as it is."""
         return F.col(UNKNOWN) if self.quick else F.col(PROBLEM).isNotNull() | F.col(UNKNOWN)
 
@@ -153,6 +164,8 @@ class Pipeline:
         df = decoder.decode(records, asked)
         unknown = decoder.unknown(asked) if watch else None
         df = df.withColumn(UNKNOWN, F.lit(False) if unknown is None else F.coalesce(unknown, F.lit(False)))
+        if rejected:  # by a reason of their own; that there is no room for what they bring is none
+            df = df.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), _known_of(rejected)))
         if full and unknown is not None:
             exact = decoder.beyond(asked, F.col(RAW))
             more = F.col(UNKNOWN) if exact is None else F.col(UNKNOWN) & exact
@@ -163,8 +176,6 @@ class Pipeline:
         df = df.observe("decoded", F.count(F.lit(1)).alias("records"))
         standard = self._standard_of(df.sparkSession, asked)
         df = standard.values.to(df).withColumn(PROBLEM, standard.problem)
-        if rejected:
-            df = df.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), _known_of(rejected)))
         if refused:
             df = df.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), _told_of(refused)))
         df = select(df, self.topic, self._functions, asked)
@@ -222,7 +233,7 @@ class Pipeline:
         """Declared columns that must have a value."""
         why = F.col(PROBLEM)
         for name in self._required:
-            value = F.col(f"{EVENT}.{quoted(name)}") if name in payload.names else F.lit(None)
+            value = F.col(f"{EVENT}.{backticked(name)}") if name in payload.names else F.lit(None)
             missing = F.col(EVENT).isNotNull() & value.isNull()
             why = F.coalesce(why, F.when(missing, problem(SCHEMA, f"{name} {REQUIRED}")))
         return df.withColumn(PROBLEM, why) if self._required else df
@@ -235,20 +246,19 @@ class Pipeline:
         unknown = F.lit(None).cast(StringType())
         if isinstance(rest, StructType):
             unknown = F.to_json(_part(F.col(EVENT), payload, rest, sparse=True))
-        found = _misfits(standard, F.col(MISFITS) if MISFITS in df.columns else F.lit(None))
-        misfits = F.when(F.size(found) > 0, F.to_json(found))
-        rest_of = misfits.substr(F.lit(2), F.length(misfits))
+        found = _cast_failures(standard, F.col(CAST_FAILURES) if CAST_FAILURES in df.columns else F.lit(None))
+        cast_failures = F.when(F.size(found) > 0, F.to_json(found))
+        rest_of = cast_failures.substr(F.lit(2), F.length(cast_failures))
         both = F.concat(unknown.substr(F.lit(1), F.length(unknown) - 1), F.lit(","), rest_of)
-        return F.coalesce(F.when(unknown.isNotNull() & misfits.isNotNull(), both), unknown, misfits)
+        return F.coalesce(F.when(unknown.isNotNull() & cast_failures.isNotNull(), both), unknown, cast_failures)
 
     def _settled(self, df: DataFrame, payload: StructType) -> DataFrame:
         """Under `discard_value` and `rescue` an event stays without the value that does not fit."""
-        lenient = self.topic.schema_.mismatch == "discard_value" or self.rescues
-        if not lenient:
+        if not keeps_without_values(self.topic):
             return df
-        only_schema = (F.col(f"{PROBLEM}.reason") == SCHEMA) & F.col(EVENT).isNotNull()
+        only_schema = is_only_misfit()
         for name in self._required:
-            value = F.col(f"{EVENT}.{quoted(name)}") if name in payload.names else F.lit(None)
+            value = F.col(f"{EVENT}.{backticked(name)}") if name in payload.names else F.lit(None)
             only_schema = only_schema & value.isNotNull()
         return df.withColumn(PROBLEM, F.when(~F.coalesce(only_schema, F.lit(False)), F.col(PROBLEM)))
 
@@ -284,7 +294,7 @@ class Pipeline:
         else:
             for f in mapping.schema.fields:
                 fields = [other for other in fields if other.name != f.name] + [StructField(f.name, f.dataType)]
-                values[f.name] = F.col(f"{ROW}.{quoted(f.name)}")
+                values[f.name] = F.col(f"{ROW}.{backticked(f.name)}")
         system = system_fields(self.extras, rescued=self.rescues, keep_raw=self.topic.keep_raw)
         schema = StructType(fields + [f for f in system if f.name not in values])
         happened = values.get("event_timestamp")
@@ -308,7 +318,7 @@ class Pipeline:
         return self._made[1]
 
 
-def _misfits(standard: Sequence[StandardColumn], others: Column) -> Column:
+def _cast_failures(standard: Sequence[StandardColumn], others: Column) -> Column:
     """Values that do not fit, as text by their names: of standard columns that nothing else keeps, and those that the
     decoder has found."""
     alone = [one for one in standard if one.from_source or one.path == (one.name,)]

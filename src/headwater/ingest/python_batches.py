@@ -112,8 +112,8 @@ class Lifted:
             values.append(lifted)
             if message is not None:
                 raised[int(index)] = message
-        made, misfits = array_of(values, self.event)
-        raised |= {int(at[index]): _message(error, "upcaster", "") for index, error in misfits.items()}
+        made, cast_failures = array_of(values, self.event)
+        raised |= {int(at[index]): _message(error, "upcaster", "") for index, error in cast_failures.items()}
         rest = conform(events.take(pa.array(others)), self.event)
         columns = dict(zip(batch.schema.names, _with_problems(batch, raised).columns, strict=True))
         columns[EVENT] = _scattered([(at, made), (others, rest)])
@@ -166,8 +166,8 @@ class _Loaded:
             except Exception as error:  # the user's code may raise anything
                 values.append(None)
                 raised[index] = self._message(error)
-        rows, misfits = array_of(values, self.packed.row)
-        return rows, raised | {index: self._message(error) for index, error in misfits.items()}
+        rows, cast_failures = array_of(values, self.packed.row)
+        return rows, raised | {index: self._message(error) for index, error in cast_failures.items()}
 
     def _by_halves(self, events: pa.RecordBatch) -> tuple[pa.Array, Raised]:
         """All at once; where that raises each half by itself, down to the events that it raises on."""

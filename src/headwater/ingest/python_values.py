@@ -104,15 +104,15 @@ def array_of(values: list[Any], of: pa.DataType) -> tuple[pa.Array, dict[int, Ex
 
 def _one_by_one(values: list[Any], of: pa.DataType) -> tuple[pa.Array, dict[int, Exception]]:
     kept: list[Any] = []
-    misfits: dict[int, Exception] = {}
+    cast_failures: dict[int, Exception] = {}
     for index, value in enumerate(values):
         try:
             pa.array([value], of)
             kept.append(value)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             kept.append(None)
-            misfits[index] = _with_field(error, value, of)
-    return pa.array(kept, of), misfits
+            cast_failures[index] = _with_field(error, value, of)
+    return pa.array(kept, of), cast_failures
 
 
 def _with_field(error: Exception, value: Any, of: pa.DataType) -> Exception:

@@ -34,16 +34,6 @@ class SchemaVersion:
     step: int | None = None
     found_at: datetime | None = None
 
-    def described(self) -> dict[str, Any]:
-        return {
-            "version": self.version,
-            "brought_by": self.brought_by,
-            "changes": list(self.changes),
-            "step": self.step,
-            "found_at": self.found_at,
-            "schema": self.payload.simpleString(),
-        }
-
 
 class SchemaLog:
     """The versions of one topic's schema, in the flow's folder of the lake."""

@@ -10,15 +10,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from headwater.core.errors import Code, UsageError, did_you_mean
+from headwater.core.quotes import backticked
 from headwater.core.spec import Topic
 from headwater.ingest.columns import EVENT_DATE, STANDARD
 from headwater.ingest.event import HIDDEN
 from headwater.ingest.functions import called
 from headwater.project.decorators import Registered
-from headwater.project.signatures import place, signature_of
-from headwater.sources.decoders.base import EVENT, PROBLEM
+from headwater.project.signatures import code_location, signature_of
+from headwater.sources.decoders.base import EVENT, PROBLEM, SCHEMA
 from headwater.spark.errors import without_plan
-from headwater.spark.frames import column, quoted
+from headwater.spark.frames import column
 from headwater.sql.conditions import Path, column_paths, misspelt
 from headwater.sql.references import InvalidSql
 
@@ -37,7 +38,7 @@ def select(df: DataFrame, topic: Topic, functions: Sequence[Registered], payload
     if topic.filter is None:
         return df
     named = next((f for f in functions if f.role == "filter" and f.name == topic.filter), None)
-    return _by_sql(df, topic, payload) if named is None else _by_function(df, named)
+    return _by_sql(df, topic, payload) if named is None else _by_function(df, topic, named)
 
 
 def _by_type(df: DataFrame, topic: Topic, payload: StructType) -> DataFrame:
@@ -62,18 +63,18 @@ def _no_event_type(topic: Topic) -> UsageError:
     )
 
 
-def _by_function(df: DataFrame, function: Registered) -> DataFrame:
+def _by_function(df: DataFrame, topic: Topic, function: Registered) -> DataFrame:
     signature_of(function)
     condition = called(function, df.schema)
     if not isinstance(condition, Column):
         message = f"filter '{function.name}' returned {type(condition).__name__}"
         hint = 'return a condition as a Column: event["amount"] > 10'
-        raise UsageError(Code.INVALID_FUNCTION, message, where=place(function), hint=hint)
+        raise UsageError(Code.INVALID_FUNCTION, message, where=code_location(function), hint=hint)
     try:
-        return df.where(column(PROBLEM).isNotNull() | condition)
+        return df.where(_passes(condition, topic))
     except PySparkException as error:
         message = f"filter '{function.name}': {without_plan(str(error))}"
-        raise UsageError(Code.INVALID_FUNCTION, message, where=place(function)) from None
+        raise UsageError(Code.INVALID_FUNCTION, message, where=code_location(function)) from None
 
 
 def _by_sql(df: DataFrame, topic: Topic, payload: StructType) -> DataFrame:
@@ -88,10 +89,32 @@ def _by_sql(df: DataFrame, topic: Topic, payload: StructType) -> DataFrame:
     named = _named(paths, columns, payload, strict)
     wide = df.select("*", *[value.alias(name) for name, value in named.items()])
     try:
-        taken = wide.where(column(PROBLEM).isNotNull() | F.expr(topic.filter))
+        taken = wide.where(_passes(F.expr(topic.filter), topic))
     except PySparkException as error:
         raise UsageError(Code.INVALID_SQL, f"filter: {without_plan(str(error))}", where=topic.where) from None
     return taken.select(*[column(name) for name in df.columns])
+
+
+def keeps_without_values(topic: Topic) -> bool:
+    """Whether a record stays without the values of it that do not fit."""
+    return topic.schema_.mismatch == "discard_value" or topic.schema_.new_column == "rescue"
+
+
+def is_only_misfit() -> Column:
+    """Whether nothing is wrong with a record but values that do not fit; NULL where nothing is wrong."""
+    return (column(PROBLEM).getField("reason") == SCHEMA) & column(EVENT).isNotNull()
+
+
+def _passes(condition: Column, topic: Topic) -> Column:
+    """Whether a record goes on: a dead letter is not lost to a filter.
+
+    One that becomes a row without the value that does not fit is left out where the filter is plainly false.
+    """
+    is_bad = column(PROBLEM).isNotNull()
+    if not keeps_without_values(topic):
+        return is_bad | condition
+    is_row = is_only_misfit()
+    return F.when(is_bad & ~is_row, F.lit(True)).when(is_bad, F.coalesce(condition, F.lit(True))).otherwise(condition)
 
 
 def _refuse_typos(paths: Iterable[Path], columns: Sequence[str], payload: StructType, topic: Topic) -> None:
@@ -150,9 +173,9 @@ def _with_paths(value: Column, given: DataType, rests: Iterable[Path]) -> Column
     for part, deeper in below.items():
         key = _key(part, given)
         if key is None:
-            value = value.withField(quoted(part), F.lit(None).cast(_nothing(deeper)))
+            value = value.withField(backticked(part), F.lit(None).cast(_nothing(deeper)))
         elif isinstance(given[key].dataType, StructType) and any(deeper):
-            value = value.withField(quoted(key), _with_paths(value.getField(key), given[key].dataType, deeper))
+            value = value.withField(backticked(key), _with_paths(value.getField(key), given[key].dataType, deeper))
     return value
 
 

@@ -20,19 +20,21 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.logs import get_logger
-from headwater.core.model import CommitTag, Version
+from headwater.core.model import CommitTag
 from headwater.core.spec import layout_of
-from headwater.flows.flow import Intent, Landed
-from headwater.formats.base import Capability, SparkTable
+from headwater.flows.ledger import Intent
+from headwater.flows.step import Landed, Step, Target
+from headwater.formats.base import Capability
 from headwater.formats.evolution import schema_changes
 from headwater.formats.native import NativeTable
-from headwater.ingest.collected import has_odd, split, stamped
+from headwater.formats.spark_table import SparkTable
+from headwater.ingest.collected import has_suspect, split, stamped
 from headwater.ingest.columns import CONTEXT, known_payload
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.ingest.deduplicate import deduplicated, first_of_their_kind
 from headwater.ingest.detection import Detection
 from headwater.ingest.failing_records import failing, may_be_of_a_record, may_be_of_an_event, raising
-from headwater.ingest.hints import with_cure
+from headwater.ingest.hints import with_hint
 from headwater.ingest.pipeline import Pipeline, Shaped, tell_twins_apart
 from headwater.ingest.rejects import failed, letter
 from headwater.ingest.schemas import SchemaLog, SchemaVersion, hinted, joined, name_of, nullable, within
@@ -46,9 +48,9 @@ if TYPE_CHECKING:
 
 SAMPLE = 1000
 """Records that the first schema is detected from."""
-LIGHT_ROWS = 50_000
+NATIVE_ROWS = 50_000
 """Up to so many records a step is collected and committed by the format's light library."""
-LIGHT_BYTES = 16 * 1024 * 1024
+NATIVE_BYTES = 16 * 1024 * 1024
 WARY_STEPS = 20
 """Steps that are done with care at once after one that tripped over a record that can't be taken in."""
 FILE_BYTES = 64 * 1024 * 1024
@@ -61,7 +63,7 @@ log = get_logger(__name__)
 _TRIPPED = "HEADWATER_TRIPPED"
 
 
-class TopicTarget:
+class TopicTarget(Target[DataFrame]):
     """Decodes records, shapes them into rows and appends them."""
 
     def __init__(
@@ -93,27 +95,28 @@ class TopicTarget:
         self._detection = Detection(decoder, self._topic.schema_.max_columns, pipeline.rejected)
         self._rejected: Mapping[str, tuple[str, str]] = {}
         self._is_full = False
-        self._light: NativeTable | None = None
-        if table.format.can(Capability.LIGHT_APPEND) and table.format.light is not None:
-            self._light = table.format.light(table.address, table.around)
+        self._native: NativeTable | None = None
+        if table.format.can(Capability.NATIVE_APPEND) and table.format.native is not None:
+            self._native = table.format.native(table.address, table.context)
 
     # --- a flow's target
 
-    def landed(self, mark: CommitTag) -> Version | None:
-        return self._table.landed(mark) if self._table.exists() else None
+    def landed(self, commit_tag: CommitTag) -> bool:
+        return self._table.exists() and self._table.landed(commit_tag) is not None
 
-    def commit(self, records: DataFrame, intent: Intent, mark: CommitTag) -> Landed:
+    def commit(self, rows: DataFrame, step: Step) -> Landed:
+        records, intent, commit_tag = rows, step.intent, step.commit_tag
         refused: dict[str, str] = {}
         aside: dict[str, str] = {}
         while True:
             left = records.where(~F.col(POSITION).isin(*aside)) if aside else records
             try:
-                known = self._known(left, mark)
-                done = self._commit(left, known, intent, mark, refused)
+                known = self._known(left, commit_tag)
+                done = self._commit(left, known, intent, commit_tag, refused)
                 return replace(done, rejected=done.rejected + len(aside)) if aside else done
             except Exception as error:
                 if self._pipeline.calls_functions and may_be_of_an_event(error):
-                    found = self._raising(left, refused, mark)
+                    found = self._raising(left, refused, commit_tag)
                     if found:
                         refused |= found
                         continue
@@ -122,12 +125,12 @@ class TopicTarget:
                 found = failing(left, self._attempt)
                 if not found:
                     raise
-                self._reject(failed(records, found), mark)
+                self._reject(failed(records, found), commit_tag)
                 aside |= found
 
-    def _raising(self, records: DataFrame, refused: Mapping[str, str], mark: CommitTag) -> dict[str, str]:
+    def _raising(self, records: DataFrame, refused: Mapping[str, str], commit_tag: CommitTag) -> dict[str, str]:
         """Records that a function raises on, beyond those that it is not shown any more."""
-        known = self._known(records, mark)
+        known = self._known(records, commit_tag)
         return raising(records, lambda some: self._shaped(some, known, refused=refused).frame)
 
     def _attempt(self, records: DataFrame) -> DataFrame:
@@ -137,39 +140,46 @@ class TopicTarget:
         return self._shaped(records, replace(known, payload=payload, adopted=payload), full=True).frame
 
     def _commit(
-        self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: CommitTag, refused: Mapping[str, str]
+        self,
+        records: DataFrame,
+        known: SchemaVersion,
+        intent: Intent,
+        commit_tag: CommitTag,
+        refused: Mapping[str, str],
     ) -> Landed:
         if refused:
-            return self._commit_with_care(records, known, intent, mark, refused)
-        if _is_small(intent) and self._light is not None:
-            done = self._commit_small(records, known, mark)
+            return self._commit_with_care(records, known, intent, commit_tag, refused)
+        if _is_small(intent) and self._native is not None:
+            done = self._commit_small(records, known, commit_tag)
             if done is not None:
                 return done
         if self._wary == 0:
             try:
-                return self._commit_at_once(records, known, intent, mark)
+                return self._commit_at_once(records, known, intent, commit_tag)
             except Exception as error:
                 if _TRIPPED not in reason(error):
                     raise
                 self._wary = WARY_STEPS
         self._wary -= 1
-        return self._commit_with_care(records, known, intent, mark)
+        return self._commit_with_care(records, known, intent, commit_tag)
 
     # --- the three ways
 
-    def _commit_at_once(self, records: DataFrame, known: SchemaVersion, intent: Intent, mark: CommitTag) -> Landed:
+    def _commit_at_once(
+        self, records: DataFrame, known: SchemaVersion, intent: Intent, commit_tag: CommitTag
+    ) -> Landed:
         """One pass: decode, shape and write; the first odd record ends it before the commit."""
         shaped = self._shaped(records, known, quick=True)
-        tripwire = F.when(shaped.is_odd, F.raise_error(F.lit(_TRIPPED)).cast("string")).otherwise(column(POSITION))
+        tripwire = F.when(shaped.is_suspect, F.raise_error(F.lit(_TRIPPED)).cast("string")).otherwise(column(POSITION))
         wired = shaped.frame.withColumn(POSITION, tripwire)
-        return self._append(wired.select(*shaped.rows), shaped.schema, intent, mark)
+        return self._append(wired.select(*shaped.rows), shaped.schema, intent, commit_tag)
 
     def _commit_with_care(
         self,
         records: DataFrame,
         known: SchemaVersion,
         intent: Intent,
-        mark: CommitTag,
+        commit_tag: CommitTag,
         refused: Mapping[str, str] | None = None,
     ) -> Landed:
         """What is new is learnt first, what can't be taken in is kept, the rest is committed."""
@@ -177,53 +187,53 @@ class TopicTarget:
             # Computed once: what is told of an event holds for the next pass, whatever a mapper does meanwhile.
             shaped = self._shaped(records, known, refused=refused)
             frame = held.enter_context(persisted(shaped.frame))
-            before = self._decoder.learnt
-            learnt = self._learnt(records, frame, known, mark)
-            if learnt is not known or self._decoder.learnt != before or self._is_full or self._rejected:
-                shaped = self._shaped(records, learnt, refused=refused, full=self._is_full, rejected=self._rejected)
+            before = self._decoder.inferred
+            inferred = self._inferred(records, frame, known, commit_tag)
+            if inferred is not known or self._decoder.inferred != before or self._is_full or self._rejected:
+                shaped = self._shaped(records, inferred, refused=refused, full=self._is_full, rejected=self._rejected)
                 frame = held.enter_context(persisted(shaped.frame))
-            rejected = self._reject(frame.where(F.col(PROBLEM).isNotNull()).select(*letter()), mark)
-            if not rejected and learnt is known:
+            rejected = self._reject(frame.where(F.col(PROBLEM).isNotNull()).select(*letter()), commit_tag)
+            if not rejected and inferred is known:
                 self._wary = 0
             rows = frame.where(F.col(PROBLEM).isNull()).select(*shaped.rows)
-            done = self._append(rows, shaped.schema, intent, mark)
+            done = self._append(rows, shaped.schema, intent, commit_tag)
         return Landed(done.version, done.rows, rejected)
 
-    def _commit_small(self, records: DataFrame, known: SchemaVersion, mark: CommitTag) -> Landed | None:
+    def _commit_small(self, records: DataFrame, known: SchemaVersion, commit_tag: CommitTag) -> Landed | None:
         """The few rows come to the driver, and the format's light library commits them; None where it can't."""
-        assert self._light is not None
+        assert self._native is not None
         with settings(records.sparkSession, _INTERPRETED):
-            shaped, rows = self._few(records, known, mark)
+            shaped, rows = self._few(records, known, commit_tag)
         self._make_room(shaped.schema)
         bad, rows = split(stamped(rows))
         rejected = 0
         if bad.num_rows:
             beside = local_frame(self._table.spark, bad.select([RAW, POSITION, PROBLEM, CONTEXT]))
-            rejected = self._reject(beside.select(*letter()), mark)
+            rejected = self._reject(beside.select(*letter()), commit_tag)
         if self._topic.deduplicate_by and rows.num_rows:
             rows = first_of_their_kind(rows, shaped.schema, self._topic, self._table)
         self._guard()
         try:
-            version = self._light.append(rows.select(shaped.schema.names), mark)
+            version = self._native.append(rows.select(shaped.schema.names), commit_tag)
         except Unsupported:
-            self._light = None
+            self._native = None
             return None
         return Landed(version, rows.num_rows, rejected)
 
-    def _few(self, records: DataFrame, known: SchemaVersion, mark: CommitTag) -> tuple[Shaped, pa.Table]:
+    def _few(self, records: DataFrame, known: SchemaVersion, commit_tag: CommitTag) -> tuple[Shaped, pa.Table]:
         """The rows of few records, here; what is new in them is learnt first."""
         shaped = self._shaped(records, known, quick=True, stamp=False)
         rows = gathered(shaped.frame)
-        if not has_odd(rows):
+        if not has_suspect(rows):
             return shaped, rows
         shaped = self._shaped(records, known, stamp=False)
-        before = self._decoder.learnt
-        learnt = self._learnt(records, shaped.frame, known, mark)
-        if learnt is not known or self._decoder.learnt != before or self._is_full or self._rejected:
-            shaped = self._shaped(records, learnt, stamp=False, full=self._is_full, rejected=self._rejected)
+        before = self._decoder.inferred
+        inferred = self._inferred(records, shaped.frame, known, commit_tag)
+        if inferred is not known or self._decoder.inferred != before or self._is_full or self._rejected:
+            shaped = self._shaped(records, inferred, stamp=False, full=self._is_full, rejected=self._rejected)
         return shaped, gathered(shaped.frame)
 
-    def _append(self, rows: DataFrame, schema: StructType, intent: Intent, mark: CommitTag) -> Landed:
+    def _append(self, rows: DataFrame, schema: StructType, intent: Intent, commit_tag: CommitTag) -> Landed:
         first = self._version is not None and not self._table.exists()
         if not first:
             self._make_room(schema)
@@ -233,11 +243,11 @@ class TopicTarget:
             rows = rows.coalesce(self._files(intent.bytes))
         self._guard()
         if first:
-            version = self._table.create_with(rows, layout_of(self._topic), mark)
+            version = self._table.create_with(rows, layout_of(self._topic), commit_tag)
             self._columns = schema
             self._created()
         else:
-            version = self._table.append(rows, mark, check=self._topic.delivery == "exactly_once")
+            version = self._table.append(rows, commit_tag, check=self._topic.delivery == "exactly_once")
         made = next((commit for commit in self._table.history(5) if commit.version == version), None)
         return Landed(version, made.rows_added if made is not None else None)
 
@@ -246,7 +256,7 @@ class TopicTarget:
         cores = self._table.spark.sparkContext.defaultParallelism
         return max(math.ceil(source_bytes / FILE_BYTES), min(cores, math.ceil(source_bytes / SHARE_BYTES)), 1)
 
-    def _reject(self, bad: DataFrame, mark: CommitTag) -> int:
+    def _reject(self, bad: DataFrame, commit_tag: CommitTag) -> int:
         """Keep what can't be taken in; how many."""
         if self._topic.schema_.mismatch == "fail":
             first = bad.where(F.col("reason") == SCHEMA).first()
@@ -255,10 +265,11 @@ class TopicTarget:
                     Code.SCHEMA_MISMATCH,
                     f"topics.{self._topic.name}: {first['message']} (at {first['position']})",
                     where=self._topic.where,
-                    hint="tell the type in the source's schema_hints, or set schema.mismatch to quarantine",
+                    hint="set schema.mismatch to quarantine; or tell the type in the source's schema_hints, then"
+                    f" `headwater flow rebuild {self._topic.name} --yes`",
                 )
-        told = with_cure(F.col("reason"), F.col("message"), self._topic, self._pipeline.source)
-        return self._dead_letters.put(bad.withColumn("message", told), self._topic.name, self._topic.from_, mark)
+        told = with_hint(F.col("reason"), F.col("message"), self._topic, self._pipeline.source)
+        return self._dead_letters.put(bad.withColumn("message", told), self._topic.name, self._topic.from_, commit_tag)
 
     # --- schemas
 
@@ -286,10 +297,10 @@ class TopicTarget:
             return "ignore"
         return policy.new_column
 
-    def _known(self, records: DataFrame, mark: CommitTag) -> SchemaVersion:
+    def _known(self, records: DataFrame, commit_tag: CommitTag) -> SchemaVersion:
         """What is known of the payload; the first time, what a sample of these records tells."""
         if self._version is None:
-            self._version = self._with_declared(self._schemas.last(), mark)
+            self._version = self._with_declared(self._schemas.last(), commit_tag)
         if self._version is None:
             notes: tuple[str, ...] = ()
             if self._declared is not None:
@@ -303,10 +314,10 @@ class TopicTarget:
                     first, brought_by = joined(told, first, self._table.format), "the topic's table"
             if not first.fields:  # nothing could be read: the next records are asked again
                 return SchemaVersion(0, first, first, "nothing")
-            self._version = self._schemas.add(None, first, first, brought_by, mark.step, self._told(notes))
+            self._version = self._schemas.add(None, first, first, brought_by, commit_tag.step, self._told(notes))
         return self._version
 
-    def _with_declared(self, last: SchemaVersion | None, mark: CommitTag) -> SchemaVersion | None:
+    def _with_declared(self, last: SchemaVersion | None, commit_tag: CommitTag) -> SchemaVersion | None:
         """A declared schema may have grown since."""
         if last is None or self._declared is None:
             return last
@@ -314,9 +325,11 @@ class TopicTarget:
         if not list(schema_changes(last.payload, payload)):
             return last
         adopted = joined(last.adopted, self._declared, self._table.format)
-        return self._schemas.add(last, payload, adopted, "declared", mark.step)
+        return self._schemas.add(last, payload, adopted, "declared", commit_tag.step)
 
-    def _learnt(self, records: DataFrame, frame: DataFrame, known: SchemaVersion, mark: CommitTag) -> SchemaVersion:
+    def _inferred(
+        self, records: DataFrame, frame: DataFrame, known: SchemaVersion, commit_tag: CommitTag
+    ) -> SchemaVersion:
         """What these records bring, by the topic's policy; the same version if that is nothing."""
         last = self._schemas.last()
         if last is not None and last.version > known.version:  # a remap has learnt something meanwhile
@@ -348,7 +361,9 @@ class TopicTarget:
             adopted = payload
             if not list(schema_changes(known.payload, payload)):
                 return known
-        self._version = self._schemas.add(known, payload, adopted, f"step {mark.step}", mark.step, self._told(notes))
+        self._version = self._schemas.add(
+            known, payload, adopted, f"step {commit_tag.step}", commit_tag.step, self._told(notes)
+        )
         return self._version
 
     def _payload(self, known: SchemaVersion, found: StructType) -> StructType:
@@ -396,4 +411,4 @@ class TopicTarget:
 def _is_small(intent: Intent) -> bool:
     rows, size = intent.rows, intent.bytes
     is_known = rows is not None or size is not None
-    return is_known and (rows is None or rows <= LIGHT_ROWS) and (size is None or size <= LIGHT_BYTES)
+    return is_known and (rows is None or rows <= NATIVE_ROWS) and (size is None or size <= NATIVE_BYTES)

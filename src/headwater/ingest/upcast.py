@@ -18,7 +18,7 @@ from headwater.ingest.python_batches import Lifted, Packed
 from headwater.ingest.rowtypes import arrow_type, joined_type, without_untyped
 from headwater.ingest.schemas import parse_ddl
 from headwater.project.decorators import Registered
-from headwater.project.signatures import Mode, place, signature_of
+from headwater.project.signatures import Mode, code_location, signature_of
 from headwater.sources.decoders.base import EVENT, PROBLEM
 from headwater.spark.frames import column
 
@@ -141,7 +141,7 @@ def _widened(payload: StructType, fields: StructType, function: Registered) -> S
                 f"and events have it as {types[f.name].simpleString()}"
             )
             hint = "cast it, tell the type in the source's schema_hints, or give it another name"
-            raise UsageError(Code.INVALID_FUNCTION, message, where=place(function), hint=hint)
+            raise UsageError(Code.INVALID_FUNCTION, message, where=code_location(function), hint=hint)
         types[f.name] = found
     return StructType([StructField(name, found) for name, found in types.items()])
 

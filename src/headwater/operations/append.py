@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from headwater.core.errors import Code, HeadwaterError, TerminalError, UsageError
 from headwater.core.model import Kind, Version
+from headwater.core.record import Record
 from headwater.core.spec import Topic
 from headwater.core.storage import Files
-from headwater.flows.flow import flow_name
+from headwater.flows.ledger import flow_name
 from headwater.formats.base import Address
-from headwater.formats.registry import FORMATS
+from headwater.formats.registry import SYSTEM_FORMAT
 from headwater.sources.append.inbox import Inbox, Receipt
 from headwater.sources.append.records import Rows, records
 from headwater.warehouse import Warehouse
@@ -25,6 +25,23 @@ GIVEN_UP = 3.0
 """Seconds for which a flow has to be said to have failed: a new runner's first word takes a moment."""
 
 
+@dataclass(frozen=True)
+class Appended(Record):
+    """What became of rows that were appended."""
+
+    topic: str
+    rows: int
+    rejected: int | None
+    """How many became dead letters; None: not known yet."""
+    key: str | None
+    version: Version | None
+    """The topic's version that has them; None: not known."""
+    repeated: bool
+    """They were handed over before, with the same key."""
+    committed: bool
+    """The topic has them; else they are kept, and it takes them in when its flow runs."""
+
+
 @dataclass
 class Outcome:
     """What is known of an append by now; None is 'not known'."""
@@ -34,12 +51,12 @@ class Outcome:
     rejected: int | None = None
 
 
-def append(warehouse: Warehouse, topic: str, rows: Rows, *, key: str | None, wait: bool) -> dict[str, Any]:
+def append(warehouse: Warehouse, topic: str, rows: Rows, *, key: str | None, wait: bool) -> Appended:
     """Keep the rows, and wait until the topic has them if asked to."""
     definition = warehouse.definition(Kind.TOPIC, topic)
     assert isinstance(definition, Topic)
     source = warehouse.project.sources[definition.from_]
-    if source.type != "append":
+    if not source.takes_rows:
         raise UsageError(
             Code.USAGE,
             f"topic '{topic}' can't be appended to: it is fed by source '{source.name}' of type {source.type}",
@@ -47,23 +64,16 @@ def append(warehouse: Warehouse, topic: str, rows: Rows, *, key: str | None, wai
             hint="a topic that takes rows has a source of `type: append`",
         )
     warehouse.state.require_own()
+    warehouse.require_lake()
     flow = flow_name(topic)
-    inbox = Inbox(Files(warehouse.files.join("_headwater/flows", flow), warehouse.around.storage))
+    inbox = Inbox(Files(warehouse.files.join("_headwater/flows", flow), warehouse.context.storage))
     receipt = inbox.put(records(rows), key, limit=source.max_record_size)
     outcome = Outcome(committed=not inbox.holds(receipt.name))
     if wait:
         outcome = _Waiter(warehouse, flow, inbox, receipt).outcome()
         if outcome.committed and outcome.rejected is None:
             outcome.rejected = _rejected(warehouse, topic, receipt)
-    return {
-        "topic": topic,
-        "rows": receipt.rows,
-        "rejected": outcome.rejected,
-        "key": key,
-        "version": outcome.version,
-        "repeated": receipt.repeated,
-        "committed": outcome.committed,
-    }
+    return Appended(topic, receipt.rows, outcome.rejected, key, outcome.version, receipt.repeated, outcome.committed)
 
 
 class _Waiter:
@@ -127,11 +137,12 @@ class _Waiter:
 
         def listen(event: FlowEvent) -> None:
             if event.event == "step" and self._found.version is None and not self._waits():
-                self._found.version = event.details["version"]
+                version = event.details["version"]
+                self._found.version = version if isinstance(version, int) else None
                 if not event.details["rejected"]:
                     self._found.rejected = 0
 
-        [report] = Runner(self._warehouse, once=True, on_event=listen).run([self._flow])
+        [report] = Runner(self._warehouse, once=True, on_event=listen, select=[self._flow]).run()
         error: HeadwaterError | None = report.error
         if error is not None and error.code is not Code.FLOW_HELD and self._waits():
             raise error
@@ -140,16 +151,16 @@ class _Waiter:
 
 def _rejected(warehouse: Warehouse, topic: str, receipt: Receipt) -> int:
     """How many of the rows became dead letters."""
-    from headwater.ingest.dead_letters import PATH
+    from headwater.ingest.dead_letter_list import PATH
 
-    open_light = FORMATS.get("delta").light
-    assert open_light is not None
-    letters = open_light(Address(path=warehouse.files.join(PATH)), warehouse.around)
-    if letters.version() is None:
+    open_native = SYSTEM_FORMAT.native
+    assert open_native is not None
+    dead_letters = open_native(Address(path=warehouse.files.join(PATH)), warehouse.context)
+    if dead_letters.version() is None:
         return 0
     begin = f"{receipt.position}#"
     found = 0
-    for batch in letters.read(columns=["topic", "position"]):
+    for batch in dead_letters.read(columns=["topic", "position"]):
         pairs = zip(batch.column("topic").to_pylist(), batch.column("position").to_pylist(), strict=True)
         found += sum(1 for name, position in pairs if name == topic and str(position).startswith(begin))
     return found

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headwater.core.errors import Code
 from headwater.core.model import WEIGHT, At, Kind
+from headwater.core.quotes import backticked
 from headwater.core.spec import Table
 from headwater.operations.tags import version_of
 from headwater.sql.names import Moment, Reference
@@ -29,7 +30,7 @@ def difference(
 
     first, last = (None if one is None else at_of(warehouse, kind, name, one) for one in (start, end))
     changes = warehouse.changes(kind, name, start=first, end=last)
-    columns = [F.col(f"`{column.replace('`', '``')}`") for column in changes.columns if column != WEIGHT]
+    columns = [F.col(backticked(column)) for column in changes.columns if column != WEIGHT]
     # Maps can't be compared: such rows are told one by one.
     if '"type":"map"' in changes.schema.json():
         return changes.select(F.col(WEIGHT), *columns)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater.core.model import WEIGHT
+from headwater.core.model import WEIGHT, Row
+from headwater.query.spark.outputs import collect_printable
 from headwater.sources.decoders.base import POSITION, RAW
 from headwater.spark.frames import column
 
@@ -47,7 +47,7 @@ def differences(old: DataFrame, new: DataFrame) -> Differences:
     return Differences(before, before + came - went, came, went, changed)
 
 
-def examples_of(old: DataFrame, new: DataFrame) -> list[dict[str, Any]]:
+def examples_of(old: DataFrame, new: DataFrame) -> list[Row]:
     """Some records whose rows come, go or change: what they give before and after, in the order of their positions."""
     records = _by_record(old, new)
     kinds = {
@@ -55,7 +55,7 @@ def examples_of(old: DataFrame, new: DataFrame) -> list[dict[str, Any]]:
         "gone": column(_CAME) == 0,
         "changed": (column(_CAME) > 0) & (column(_WENT) > 0),
     }
-    found: list[dict[str, Any]] = []
+    found: list[Row] = []
     for kind, applies in kinds.items():
         some = records.where(applies).orderBy(column(POSITION)).limit(EXAMPLES).select(column(POSITION))
         rows = {side: _rows_at(df, some) for side, df in (("before", old), ("after", new))}
@@ -67,11 +67,11 @@ def examples_of(old: DataFrame, new: DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def _rows_at(df: DataFrame, positions: DataFrame) -> dict[str, list[dict[str, Any]]]:
+def _rows_at(df: DataFrame, positions: DataFrame) -> dict[str, list[Row]]:
     shown = df.drop(RAW).join(F.broadcast(positions), POSITION, "left_semi")
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in shown.collect():
-        found.setdefault(row[POSITION], []).append(row.asDict(recursive=True))
+    found: dict[str, list[Row]] = {}
+    for row in collect_printable(shown):
+        found.setdefault(str(row[POSITION]), []).append(row)
     return found
 
 

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.model import Kind
+from headwater.core.record import Record
 from headwater.core.spec import Topic
-from headwater.flows.flow import Ledger, flow_name
+from headwater.flows.ledger import Ledger, flow_name
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.operations import tags
+from headwater.project.graph import Name
 from headwater.query import gathered
 from headwater.runner.control import holding_alone
+from headwater.runner.stream_inputs import restart_streams
 from headwater.runner.topics import sharing
 from headwater.sources.postgres.cdc import teardown
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
@@ -21,7 +24,7 @@ from headwater.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
-class Dropped:
+class DroppedTopic(Record):
     """What became of a topic."""
 
     topic: str
@@ -34,7 +37,16 @@ class Dropped:
     """It is still in the project: the next run makes it again."""
 
 
-def drop(warehouse: Warehouse, name: str, *, dead_letters: bool = False, slot: bool = False) -> Dropped:
+@dataclass(frozen=True)
+class DroppedTable(Record):
+    """What became of a table."""
+
+    table: str
+    defined: bool
+    """It is still in the project: the next run makes it again."""
+
+
+def drop(warehouse: Warehouse, name: str, *, dead_letters: bool = False, slot: bool = False) -> DroppedTopic:
     """Drop a topic that no runner holds; `slot`: also the replication slot and publication that only it used."""
     if name not in warehouse.names(Kind.TOPIC):
         raise warehouse.unknown(Kind.TOPIC, name)
@@ -62,31 +74,33 @@ def drop(warehouse: Warehouse, name: str, *, dead_letters: bool = False, slot: b
         dropped = _drop(warehouse, name, dead_letters)
         if isinstance(source, PostgresCdcSource) and isinstance(definition, Topic):
             teardown.forget(sharing(warehouse, definition).files, flow)
-    return Dropped(name, dropped, left, slot, definition is not None)
+    return DroppedTopic(name, dropped, left, slot, definition is not None)
 
 
-def drop_table(warehouse: Warehouse, name: str) -> dict[str, object]:
+def drop_table(warehouse: Warehouse, name: str) -> DroppedTable:
     """Drop a table that no runner holds, and all that its flow remembers."""
     if name not in warehouse.names(Kind.TABLE):
         raise warehouse.unknown(Kind.TABLE, name)
     flow = flow_name(name, Kind.TABLE)
     with holding_alone(warehouse, flow):
+        restart_streams(warehouse, Name(Kind.TABLE, name))
         Ledger(warehouse.files, flow).restart(empty=True)  # as for a topic
         warehouse.table(Kind.TABLE, name).drop()
-        Retired(warehouse.files, flow).drop(warehouse.spark, warehouse.around, at_once=True)
+        Retired(warehouse.files, flow).drop(warehouse.spark, warehouse.context, at_once=True)
         warehouse.state.remove(Kind.TABLE, name)
         tags.forget(warehouse, Kind.TABLE, name)
         gathered.forget(warehouse, Kind.TABLE, name)
         warehouse.files.delete(f"_headwater/flows/{flow}")
-    return {"table": name, "defined": name in warehouse.project.tables}
+    return DroppedTable(name, name in warehouse.project.tables)
 
 
 def _drop(warehouse: Warehouse, name: str, dead_letters: bool) -> int:
     flow = flow_name(name)
     # Cut off in the middle, the next run begins anew with an empty table, and goes on with nothing of the old one.
+    restart_streams(warehouse, Name(Kind.TOPIC, name))
     Ledger(warehouse.files, flow).restart(empty=True)
     spark = warehouse.spark
-    letters = DeadLetters(spark, warehouse.around)
+    letters = DeadLetters(spark, warehouse.context)
     gone = letters.drop(name, letters.ids(name, whole=True)) if dead_letters else 0
     warehouse.table(Kind.TOPIC, name).drop()
     warehouse.state.remove(Kind.TOPIC, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from headwater.core.model import Kind, Version
-from headwater.flows.flow import Ledger, flow_name
+from headwater.flows.ledger import Ledger, flow_name
 from headwater.operations.tags import protected
 from headwater.runner.setups import flow_names
 from headwater.warehouse import Warehouse

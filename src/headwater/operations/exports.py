@@ -46,7 +46,7 @@ def checked(export: ExportStatement, text: str, columns: Sequence[str]) -> None:
         raise pointed(error, text, places["compression"]) from None
     for partition in export.partition_by if columns else ():
         _check_columns(partition, text, columns)
-    if _CATALOG.fullmatch(export.destination) and export.format != "iceberg":
+    if _CATALOG.fullmatch(export.destination) and not format.in_catalogs:
         raise InvalidSql(
             f"{format.title} tables are kept in folders, not in such a catalog",
             text=text,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headwater.core.model import Kind
-from headwater.flows.flow import flow_name
+from headwater.flows.ledger import flow_name
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.operations.replay import ReplayedLetters
 from headwater.runner.holds import holding
-from headwater.runner.tables import table_flow
+from headwater.runner.tables import computed_flow
 from headwater.spark.session import activate, fork
 from headwater.tables import late
-from headwater.views.flow import ViewFlow
 from headwater.warehouse import Warehouse
 
 
@@ -27,15 +26,15 @@ def let_in(warehouse: Warehouse, name: str, *, ids: Sequence[str] = (), reason: 
     activate(spark)
     try:
         with holding(warehouse, flow) as guard:
-            letters = DeadLetters(spark, warehouse.around)
-            chosen = letters.ids(flow, ids, reason)
-            known = set(letters.ids(flow, reason=late.REASON))
+            dead_letters = DeadLetters(spark, warehouse.context)
+            chosen = dead_letters.ids(flow, ids, reason)
+            known = set(dead_letters.ids(flow, reason=late.REASON))
             through = [one for one in chosen if one in known]
-            kept = table_flow(warehouse, name, spark, guard) if through else None
-            if isinstance(kept, ViewFlow):
+            computed = computed_flow(warehouse, warehouse.project.tables[name], spark, guard) if through else None
+            if computed is not None:
                 # What has been let in by a replay that was cut off is not taken twice: it is only forgotten here.
-                kept.take_in(letters.some(flow, through))
-                letters.drop(flow, through)
+                computed.admit_late(dead_letters.some(flow, through))
+                dead_letters.drop(flow, through)
     finally:
         activate(outer)
     return ReplayedLetters(flow, len(chosen), len(through), len(through), len(chosen) - len(through))

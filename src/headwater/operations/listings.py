@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from headwater.core.model import Commit, Kind
+from headwater.core.model import Kind
 from headwater.core.spec import RelationSpec, Topic, View
+from headwater.formats.base import Address
 from headwater.query.records import told
 from headwater.query.result import Result
 from headwater.sql.statements import Show
@@ -17,35 +17,34 @@ HISTORY = (
 )  # fmt: skip
 
 
-def told_of(commit: Commit) -> dict[str, Any]:
-    """A version and what made it, by the names in HISTORY."""
-    mark = commit.mark
-    return {
-        "version": commit.version,
-        "committed_at": commit.committed_at,
-        "operation": commit.operation,
-        "rows_added": commit.rows_added,
-        "rows_removed": commit.rows_removed,
-        "flow": mark and mark.flow,
-        "epoch": mark and mark.epoch,
-        "step": mark and mark.step,
-        "positions": dict(mark.positions) if mark else None,
-    }
-
-
-def shown(warehouse: Warehouse, statement: Show, known: Mapping[Kind, Sequence[str]]) -> Result:
-    """The relations of a kind, or the exports."""
+def shown(
+    warehouse: Warehouse, statement: Show, known: Mapping[Kind, Sequence[str]], *, read_only: bool = False
+) -> Result:
+    """The relations of a kind, or the exports; who may only read is told no folder of this machine."""
     if isinstance(statement.what, Kind):
         kind = statement.what
         columns = ["name", "from", "format", "location", "created_at", "description"]
         columns[1] = {Kind.TOPIC: "from", Kind.TABLE: "made_by", Kind.VIEW: "refresh"}[kind]
-        return told([_summary(warehouse, kind, name) for name in known[kind]], columns)
+        rows = [_summary(warehouse, kind, name) for name in known[kind]]
+        for row in rows if read_only else ():
+            row["location"] = _inside(warehouse, warehouse.address(kind, str(row["name"])))
+        return told(rows, columns)
     exports = warehouse.project.exports.items()
-    rows = [{"name": name, "from": e.from_, "format": e.format, "to": e.to, "mode": e.mode} for name, e in exports]
+    hidden = ("/", ".", "file:") if read_only else ()
+    rows = [
+        {
+            "name": name,
+            "from": e.from_,
+            "format": e.format,
+            "to": None if e.to.startswith(hidden) else e.to,
+            "mode": e.mode,
+        }
+        for name, e in exports
+    ]
     return told(rows, ["name", "from", "format", "to", "mode"])
 
 
-def _summary(warehouse: Warehouse, kind: Kind, name: str) -> dict[str, Any]:
+def _summary(warehouse: Warehouse, kind: Kind, name: str) -> dict[str, object]:
     record = warehouse.record(kind, name)
     defined = name in warehouse.project.relations(kind) or (record is not None and record.statement)
     definition = warehouse.definition(kind, name) if defined else None
@@ -60,6 +59,15 @@ def _summary(warehouse: Warehouse, kind: Kind, name: str) -> dict[str, Any]:
         "created_at": None if record is None else record.created_at,
         "description": "" if definition is None else definition.description,
     }
+
+
+def _inside(warehouse: Warehouse, address: Address) -> str | None:
+    """A table's name in its catalog, or its path below the warehouse; None outside of it."""
+    if address.path is None:
+        return address.table
+    root = warehouse.context.warehouse.removeprefix("file://").rstrip("/") + "/"
+    path = address.path.removeprefix("file://")
+    return path.removeprefix(root) if path.startswith(root) else None
 
 
 def _origin(definition: RelationSpec) -> str | None:

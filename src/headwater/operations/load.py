@@ -8,10 +8,12 @@ from pyspark.sql import DataFrame
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.model import Kind, Version
+from headwater.core.record import Record
 from headwater.core.spec import Table, layout_of
-from headwater.flows.flow import flow_name
+from headwater.flows.ledger import flow_name
 from headwater.ingest.schemas import parse_ddl
 from headwater.runner.holds import holding
+from headwater.runner.leases import require_free
 from headwater.spark.session import activate, fork
 from headwater.tables.reference import check_rows, loaded
 from headwater.tables.seeds import make_room
@@ -19,7 +21,7 @@ from headwater.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
-class Loaded:
+class Loaded(Record):
     """What was put into a table."""
 
     table: str
@@ -30,6 +32,7 @@ class Loaded:
 def load(warehouse: Warehouse, name: str, file: str, content: bytes, *, replace: bool = False) -> Loaded:
     """Put the rows of a file into a reference table: by key where it has keys; or make them its whole content."""
     definition = reference(warehouse, name)
+    require_free(warehouse.state, flow_name(name, Kind.TABLE))
     spark = fork(warehouse.spark)
     activate(spark)
     rows = loaded(spark, file, content, definition.keys, parse_ddl(spark, definition.schema_))

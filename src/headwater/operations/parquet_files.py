@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.model import DataFile, Kind, TableStats, Version
+from headwater.core.record import Record, html_record
 from headwater.core.spec.layout import Layout, ParquetOptions
 from headwater.core.storage import Files
-from headwater.flows.flow import flow_name
+from headwater.flows.ledger import flow_name
 from headwater.formats.base import Address, Capability
 from headwater.formats.registry import FORMATS
+from headwater.operations.shown_columns import shown_columns
 from headwater.query import gathered
 from headwater.query.json_schema import json_schema
+from headwater.query.listing import Listing
 from headwater.runner.holds import holding
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
-    from headwater.formats.base import SparkTable
+    from headwater.formats.lookup import TableLookup
+    from headwater.formats.spark_table import SparkTable
 
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){1,2}")
 
 
-SchemaView = Literal["spark", "parquet", "json-schema"]
-
-
 @dataclass(frozen=True)
-class Converted:
+class Converted(Record):
     """A copy in another layout."""
 
     of: str
@@ -42,6 +44,35 @@ class Converted:
     bytes: int
 
 
+@dataclass(frozen=True)
+class Compacted(Record):
+    """What joining small files did."""
+
+    relation: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    version: Version | None
+
+
+@dataclass(frozen=True)
+class FileLayout(DataFile):
+    """A live file, and how it is laid out."""
+
+    row_groups: int | None = None
+    compression: str | None = None
+
+
+@dataclass(frozen=True)
+class SchemaField(Record):
+    """A column as Spark has it."""
+
+    name: str
+    type: str
+    nullable: bool
+
+
 class RelationFiles:
     """The live files of a topic, table or view."""
 
@@ -50,45 +81,56 @@ class RelationFiles:
         self._kind = kind
         self._name = name
 
+    def __repr__(self) -> str:
+        return f"<files of {self._label}: {self._warehouse.address(self._kind, self._name)}>"
+
+    def _repr_html_(self) -> str:
+        """Which files they are: what a notebook shows."""
+        address = str(self._warehouse.address(self._kind, self._name))
+        return html_record(f"files of {self._label}", {"location": address})
+
     def stats(self) -> TableStats:
         """Rows, bytes, files; per column nulls, distinct values, min, max and bytes.
 
         They are kept in the lake: what queries are thought to read follows from them from then on.
         """
         of = gathered.identity(self._warehouse, self._kind, self._name)
-        found = self._table.stats()
+        found = self._lookup.stats()
         gathered.keep(self._warehouse, self._kind, self._name, found, of)
-        shown = self._warehouse.rows(self._kind, self._name).columns
+        shown = [column.name for column in shown_columns(self._warehouse, self._kind, self._name)]
         return replace(found, columns=tuple(one for one in found.columns if one.column in shown))
 
-    def list(self) -> list[dict[str, Any]]:
+    def list(self) -> Listing[FileLayout]:
         """Each file: its rows, bytes, partition, row groups and codec."""
-        return [{**asdict(file), **self._footer(file)} for file in self._table.files()]
+        return Listing(self._layout(file) for file in self._lookup.files())
 
-    def schema(self, view: SchemaView = "spark") -> Any:
-        """The columns that people see as Spark or JSON Schema has them, or what a file's footer says."""
-        if view == "parquet":
-            return self._parquet_schema()
-        found = self._warehouse.rows(self._kind, self._name).schema
-        if view == "json-schema":
-            return json_schema(found, f"{self._kind.plural}.{self._name}")
-        return [{"name": f.name, "type": f.dataType.simpleString(), "nullable": f.nullable} for f in found.fields]
+    def spark_schema(self) -> Listing[SchemaField]:
+        """The columns that people see, as Spark has them."""
+        found = shown_columns(self._warehouse, self._kind, self._name)
+        return Listing(SchemaField(column.name, column.short_type, column.nullable) for column in found)
 
-    def compact(self, target: int | None = None) -> dict[str, Any]:
+    def json_schema(self) -> Mapping[str, object]:
+        """The columns that people see, as a JSON Schema."""
+        found = shown_columns(self._warehouse, self._kind, self._name)
+        return json_schema(found, f"{self._kind.plural}.{self._name}")
+
+    def parquet_schema(self) -> str:
+        """What the footer of a file says of its columns."""
+        for file in self._lookup.files():
+            if file.path.endswith(".parquet"):
+                with self._files.reading(file.path) as opened:
+                    return str(pq.ParquetFile(opened).schema)
+        raise UsageError(Code.NO_SUCH_RELATION, f"{self._label} has no Parquet file yet")
+
+    def compact(self, target: int | None = None) -> Compacted:
         """Join small files by one commit that changes no row."""
         with holding(self._warehouse, flow_name(self._name, self._kind)):
             table = self._table
             before = table.files()
             table.compact(target)
             after = table.files()
-        return {
-            "relation": self._label,
-            "files_before": len(before),
-            "files_after": len(after),
-            "bytes_before": sum(file.bytes for file in before),
-            "bytes_after": sum(file.bytes for file in after),
-            "version": table.version(),
-        }
+        sizes = (sum(file.bytes for file in before), sum(file.bytes for file in after))
+        return Compacted(self._label, len(before), len(after), *sizes, table.version())
 
     def convert(
         self,
@@ -128,6 +170,10 @@ class RelationFiles:
         return Converted(self._label, version, made.format.name, to, copied, len(files), size)
 
     @property
+    def _lookup(self) -> TableLookup:
+        return self._warehouse.lookup(self._kind, self._name)
+
+    @property
     def _table(self) -> SparkTable:
         return self._warehouse.existing(self._kind, self._name)
 
@@ -137,27 +183,21 @@ class RelationFiles:
 
     @property
     def _files(self) -> Files:
-        return Files(self._warehouse.around.warehouse, self._warehouse.around.storage)
+        return Files(self._warehouse.context.warehouse, self._warehouse.context.storage)
 
-    def _parquet_schema(self) -> str:
-        for file in self._table.files():
-            if file.path.endswith(".parquet"):
-                with self._files.reading(file.path) as opened:
-                    return str(pq.ParquetFile(opened).schema)
-        raise UsageError(Code.NO_SUCH_RELATION, f"{self._label} has no Parquet file yet")
-
-    def _footer(self, file: DataFile) -> dict[str, Any]:
+    def _layout(self, file: DataFile) -> FileLayout:
         if not file.path.endswith(".parquet"):
-            return {"row_groups": None, "compression": None}
+            return FileLayout(file.path, file.bytes, file.rows, file.partition)
         with self._files.reading(file.path) as opened:
             found = pq.ParquetFile(opened).metadata
             groups = [found.row_group(number) for number in range(found.num_row_groups)]
             codecs = {group.column(at).compression.lower() for group in groups for at in range(group.num_columns)}
-            return {"row_groups": len(groups), "compression": ", ".join(sorted(codecs)) or None}
+            codec = ", ".join(sorted(codecs)) or None
+            return FileLayout(file.path, file.bytes, file.rows, file.partition, len(groups), codec)
 
     def _new_place(self, format: str) -> str:
         """Where a copy goes for which no place was named."""
-        catalog = {"iceberg": "lake", "paimon": "paimon"}.get(FORMATS.get(format).name)
+        catalog = FORMATS.get(format).catalog
         name = self._name if self._kind is Kind.TOPIC else f"{self._kind.plural}_{self._name}"
         return f"copies/{name}_{format}" if catalog is None else f"{catalog}.copies.{name}"
 
@@ -165,14 +205,13 @@ class RelationFiles:
         found = FORMATS.get(format)
         found.require(Capability.FILES)
         named = _CATALOG_NAME.fullmatch(to) is not None
-        in_catalog = found.name in ("iceberg", "paimon")
-        if in_catalog and not named:
+        if found.catalog is not None and not named:
             raise UsageError(
                 Code.USAGE, f"{found.title} tables have a name in a catalog", hint="say --to lake.copies.orders"
             )
-        if named and not in_catalog:
+        if named and found.catalog is None:
             raise UsageError(Code.USAGE, f"{found.title} tables have a folder, not a name", hint=f"say --to ./{to}")
         address = Address(table=to) if named else Address(path=self._warehouse.project.location(to))
-        if address.path is not None and Files(address.path, self._warehouse.around.storage).list():
+        if address.path is not None and Files(address.path, self._warehouse.context.storage).list():
             raise UsageError(Code.ALREADY_EXISTS, f"the folder {to} is not empty")
-        return found.spark(self._warehouse.spark, address, self._warehouse.around)
+        return found.spark(self._warehouse.spark, address, self._warehouse.context)

@@ -1,4 +1,4 @@
-"""A table made anew from its topic, while the live one is read as before, and put in its place by one commit."""
+"""A table rebuilt from its topic, while the live one is read as before, and put in its place by one commit."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from datetime import datetime, timezone
 from typing import NoReturn
 
 from headwater.core.errors import Code, TerminalError, UsageError
-from headwater.core.model import At, CommitTag, Kind, Version
+from headwater.core.model import At, Kind, Version
+from headwater.core.record import Record
 from headwater.core.spec import Table, layout_of
-from headwater.flows.flow import Intent, Ledger, Positions, flow_name
+from headwater.flows.ledger import Intent, Ledger, Positions, flow_name
+from headwater.flows.step import Step, StepEngine
 from headwater.formats.base import Address
 from headwater.incremental.relations import InputRelation, RelationVersion, relation_of
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import streaming_tables
 from headwater.runner.holds import holding
 from headwater.runner.setups import Guard
-from headwater.runner.tables import applied_input, applied_target, remember_shape
+from headwater.runner.tables import applied_input, applied_target, computed_flow, remember_shape
 from headwater.spark.session import activate, fork
 from headwater.tables.apply.shape import Shape
-from headwater.views.flow import open_table
-from headwater.views.transformed import open_transform
 from headwater.warehouse import Warehouse, fingerprint
 
-BESIDE = "__replay"
+REPLAY_SUFFIX = "__replay"
 
 
 @dataclass(frozen=True)
-class RebuiltTable:
+class RebuiltTable(Record):
     """What a replay made."""
 
     topic: str
@@ -47,7 +47,7 @@ def replay_into(warehouse: Warehouse, topic: str, table: str, until: At | None =
         spark = fork(warehouse.spark)
         activate(spark)
         relation = relation_of(warehouse, Kind.TOPIC, topic, spark)
-        end = (relation if until is None else replace(relation, at=until)).place()
+        end = (relation if until is None else replace(relation, at=until)).current()
         if end is None:
             raise UsageError(Code.NO_SUCH_RELATION, f"topic '{topic}' has no data yet")
         remake = _applied if definition.apply is not None else _computed
@@ -62,11 +62,10 @@ def _computed(
     warehouse: Warehouse, definition: Table, relation: InputRelation, end: RelationVersion, guard: Guard
 ) -> tuple[Version, int]:
     """By its query or function over all rows, in one commit; the version, and how many rows of the topic it read."""
-    opened = open_table if definition.sql is not None else open_transform
-    flow = opened(warehouse, definition, relation.spark, guard)
-    if relation.label not in flow.refresher.asked.driving:
+    flow = computed_flow(warehouse, definition, relation.spark, guard)
+    if flow is None or relation.label not in flow.refresher.view_query.driving:
         raise _not_made_from(definition, relation.name)
-    done = flow.replayed(relation.label, end, f"{relation.label} is replayed")
+    done = flow.replay(relation.label, end, f"{relation.label} is replayed")
     assert done.landed.version is not None
     return done.landed.version, relation.rows(end).count()
 
@@ -78,7 +77,7 @@ def _applied(
     name, spark = definition.name, relation.spark
     flow = flow_name(name, Kind.TABLE)
     live = warehouse.table(Kind.TABLE, name, spark)
-    beside = live.format.spark(spark, _beside(live.address), warehouse.around)
+    beside = live.format.spark(spark, _alongside(live.address), warehouse.context)
     beside.drop()
     shapes: list[Shape] = []
     target = applied_target(warehouse, definition, beside, guard, shapes.append)
@@ -87,23 +86,21 @@ def _applied(
     step = count = 0
     try:
         while (ahead := source.next(positions)) is not None:
-            to = source.settle(positions, ahead)
-            mark = CommitTag(f"replays.{flow}", 1, step, to)
-            intent = Intent(1, step, positions, to, "", datetime.now(timezone.utc))
-            count += target.commit(source.read(positions, to), intent, mark).rows or 0
+            to = source.fix_range(positions, ahead)
+            alongside = Step(f"replays.{flow}", Intent(1, step, positions, to, "", datetime.now(timezone.utc)))
+            count += target.commit(source.read(positions, to), alongside).rows or 0
             positions, step = to, step + 1
         # An epoch of one step so far, which is this one: cut off before it lands, the flow does it again.
         ledger = Ledger(warehouse.files, flow)
-        epoch = ledger.restart(empty=True).number
-        intent = Intent(epoch, 0, {}, positions, fingerprint(definition), datetime.now(timezone.utc))
-        ledger.write(intent)
+        ledger.restart(empty=True)
+        whole = StepEngine(flow, fingerprint(definition), ledger, target).begin({}, positions)
         if live.exists():
             live.evolve(beside.schema())
         else:
             live.create(beside.schema(), layout_of(definition))
         remember_shape(warehouse, name, shapes[-1])
         guard()
-        return live.replace(beside.read(), intent.mark(flow)), count
+        return live.replace(beside.read(), whole.commit_tag), count
     finally:
         beside.drop()
 
@@ -127,7 +124,7 @@ def _not_made_from(definition: Table, topic: str) -> UsageError:
         f"table '{definition.name}' can't be replayed from topic '{topic}'",
         where=definition.where,
         hint="a topic is replayed into what it drives: `apply`, `sql` or a `transform` on changes; "
-        f"headwater flow rebuild tables.{definition.name} makes it anew otherwise",
+        f"`headwater flow rebuild tables.{definition.name} --yes` makes it anew otherwise",
     )
 
 
@@ -135,7 +132,7 @@ def _changed(reason: str) -> NoReturn:
     raise TerminalError(Code.SOURCE_CHANGED, f"{reason} while it was replayed", hint="replay it again")
 
 
-def _beside(address: Address) -> Address:
+def _alongside(address: Address) -> Address:
     if address.table is not None:
-        return Address(table=address.table + BESIDE)
-    return Address(path=(address.path or "").rstrip("/") + BESIDE)
+        return Address(table=address.table + REPLAY_SUFFIX)
+    return Address(path=(address.path or "").rstrip("/") + REPLAY_SUFFIX)

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
 from pyspark.sql import DataFrame
 
 from headwater.core.errors import Code, UsageError
-from headwater.core.model import WEIGHT, CommitTag, Kind, Version
+from headwater.core.model import WEIGHT, CommitTag, Kind, Row, Version
+from headwater.core.record import Record
 from headwater.core.spec import Topic
 from headwater.core.spec.base import placed
-from headwater.flows.flow import Intent, Ledger, flow_name
+from headwater.flows.ledger import Intent, flow_name
+from headwater.flows.step import Step
 from headwater.formats.base import Address, Capability
 from headwater.formats.locks import writing
 from headwater.ingest.columns import INGESTED_AT
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.ingest.topic import TopicTarget
 from headwater.operations.differences import Differences, differences, examples_of
-from headwater.project.graph import Name, graph_of
-from headwater.project.transforms import inputs_of, streaming_tables
+from headwater.project.graph import Name
 from headwater.runner.holds import holding
+from headwater.runner.leases import require_free
+from headwater.runner.stream_inputs import restart_streams
 from headwater.runner.topics import open_topic, topic_target
 from headwater.sources.decoders.base import POSITION, RAW
 from headwater.spark.frames import column
 from headwater.spark.session import fork
 from headwater.warehouse import Warehouse
 
-BESIDE = "__remap"
+REPLAY_SUFFIX = "__remap"
 
 
 @dataclass(frozen=True)
-class Remapped:
+class Remapped(Record):
     """What a remap did, or would do."""
 
     topic: str
@@ -44,14 +47,14 @@ class Remapped:
     rows_gone: int
     rows_changed: int
     rejected: int
-    examples: list[dict[str, Any]] = field(default_factory=list)
+    examples: tuple[Row, ...] = ()
     """Of a remap that was only tried: some rows that would come, go and change, as they are and as they would be."""
 
 
 class _NotKept(DeadLetters):
     """Counts what can't be taken in, while it is not yet known whether that is meant."""
 
-    def put(self, rejected: DataFrame, topic: str, source: str, mark: CommitTag) -> int:
+    def put(self, rejected: DataFrame, topic: str, source: str, commit_tag: CommitTag) -> int:
         return rejected.count()
 
 
@@ -64,24 +67,18 @@ def remap(warehouse: Warehouse, topic: str, *, dry_run: bool = False, may_remove
     """
     definition = warehouse.definition(Kind.TOPIC, topic)
     assert isinstance(definition, Topic)
+    _require_possible(warehouse, definition)
     spark = fork(warehouse.spark)
     live = warehouse.existing(Kind.TOPIC, topic, spark)
-    live.format.require(Capability.REPLACE)
-    if RAW not in live.schema().names:
-        raise UsageError(
-            Code.USAGE,
-            f"topic '{topic}' has not kept its payloads, so they can't be mapped again",
-            where=definition.where,
-            hint="`keep_raw: true` keeps them from now on; `headwater flow rebuild` reads the source again",
-        )
+    _require_payloads(definition, live.schema().names)
     with holding(warehouse, flow_name(topic)) as guard:
         opened = open_topic(warehouse, topic, spark)
         reader = opened.reader
-        beside = live.format.spark(spark, _beside(live.address), warehouse.around)
+        beside = live.format.spark(spark, _alongside(live.address), warehouse.context)
         beside.drop()
         if definition.deduplicate_within is not None:  # they were told apart by when they came, which is over
             definition = without_deduplication(definition)
-        letters = DeadLetters if may_remove and not dry_run else _NotKept
+        dead_letters = DeadLetters if may_remove and not dry_run else _NotKept
         target = topic_target(
             warehouse,
             definition,
@@ -91,7 +88,7 @@ def remap(warehouse: Warehouse, topic: str, *, dry_run: bool = False, may_remove
             opened.notes,
             guard,
             remembered=False,
-            dead_letters=letters(spark, warehouse.around),
+            dead_letters=dead_letters(spark, warehouse.context),
         )
         extras = [f.name for f in reader.extras.fields if f.name in live.schema().names]
         recalled = reader.recalled(live.schema().names)
@@ -105,7 +102,7 @@ def remap(warehouse: Warehouse, topic: str, *, dry_run: bool = False, may_remove
             rejected = _take(target, records(live.read(begun)), 0, topic)
             found = differences(live.read(begun), beside.read())
             if dry_run:
-                return _told(topic, None, found, rejected, examples_of(live.read(begun), beside.read()))
+                return _outcome(topic, None, found, rejected, examples_of(live.read(begun), beside.read()))
             if not may_remove:
                 _require_none_gone(topic, found)
             with writing(live.address):
@@ -120,20 +117,41 @@ def remap(warehouse: Warehouse, topic: str, *, dry_run: bool = False, may_remove
                         _require_none_gone(topic, found)
                 guard()
                 if found.gone or found.changed:
-                    _restart_streams(warehouse, topic)
+                    restart_streams(warehouse, Name(Kind.TOPIC, topic))
                 live.evolve(beside.schema())
                 version = live.replace(beside.read())
         finally:
             beside.drop()
             reader.close()
-    return _told(topic, version, found, rejected)
+    return _outcome(topic, version, found, rejected)
 
 
-def _told(
-    topic: str, version: Version | None, found: Differences, rejected: int, examples: list[dict[str, Any]] | None = None
+def _require_possible(warehouse: Warehouse, topic: Topic) -> None:
+    """Refuse what can't be done before anything is computed, and before Spark starts."""
+    warehouse.format(Kind.TOPIC, topic.name).require(Capability.REPLACE)
+    if warehouse.record(Kind.TOPIC, topic.name) is None:
+        raise warehouse.without_data(Kind.TOPIC, topic.name)
+    require_free(warehouse.state, flow_name(topic.name))
+    if columns := warehouse.columns(Kind.TOPIC, topic.name):
+        _require_payloads(topic, columns)
+
+
+def _require_payloads(topic: Topic, columns: Sequence[str]) -> None:
+    if RAW not in columns:
+        raise UsageError(
+            Code.USAGE,
+            f"topic '{topic.name}' has not kept its payloads, so they can't be mapped again",
+            where=topic.where,
+            hint="`keep_raw: true` keeps them from now on; "
+            f"`headwater flow rebuild {topic.name} --yes` reads the source again",
+        )
+
+
+def _outcome(
+    topic: str, version: Version | None, found: Differences, rejected: int, examples: Sequence[Row] = ()
 ) -> Remapped:
     counts = (found.before, found.after, found.new, found.gone, found.changed)
-    return Remapped(topic, version, *counts, rejected, examples or [])
+    return Remapped(topic, version, *counts, rejected, tuple(examples))
 
 
 def _require_none_gone(topic: str, found: Differences) -> None:
@@ -146,22 +164,10 @@ def _require_none_gone(topic: str, found: Differences) -> None:
         )
 
 
-def _restart_streams(warehouse: Warehouse, topic: str) -> None:
-    """Streaming queries that are given new rows alone take none back: their tables are filled again from the topic."""
-    project, of = warehouse.project, Name(Kind.TOPIC, topic)
-    for name, function in streaming_tables(project).items():
-        reads = graph_of(project).inputs[Name(Kind.TABLE, name)]
-        given = zip(inputs_of(function, project.root), reads, strict=True)
-        ledger = Ledger(warehouse.files, flow_name(name, Kind.TABLE))
-        if any(each.of == of and parameter not in function.changes for parameter, each in given) and ledger.last():
-            ledger.restart(empty=True)
-
-
 def _take(target: TopicTarget, records: DataFrame, step: int, topic: str) -> int:
     now = datetime.now(timezone.utc)
-    intent = Intent(1, step, {}, {}, "", now)
-    mark = CommitTag(f"remap.{topic}.{now.timestamp():.0f}", 1, step)
-    return target.commit(records, intent, mark).rejected
+    flow = f"remap.{topic}.{now.timestamp():.0f}"
+    return target.commit(records, Step(flow, Intent(1, step, {}, {}, "", now))).rejected
 
 
 def without_deduplication(topic: Topic) -> Topic:
@@ -170,7 +176,7 @@ def without_deduplication(topic: Topic) -> Topic:
     return placed(plain, topic.name, topic.where)
 
 
-def _beside(address: Address) -> Address:
+def _alongside(address: Address) -> Address:
     if address.table is not None:
-        return Address(table=address.table + BESIDE)
-    return Address(path=(address.path or "").rstrip("/") + BESIDE)
+        return Address(table=address.table + REPLAY_SUFFIX)
+    return Address(path=(address.path or "").rstrip("/") + REPLAY_SUFFIX)

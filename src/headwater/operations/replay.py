@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -13,15 +12,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.core.model import CommitTag, Kind
+from headwater.core.record import Record
 from headwater.core.spec import Topic
 from headwater.core.storage import Files
-from headwater.flows.flow import Flow, Ledger, Positions, Range, flow_name
-from headwater.formats.base import SparkTable
+from headwater.flows.flow import Flow, FlowInput
+from headwater.flows.ledger import Ledger, Positions, flow_name
+from headwater.formats.spark_table import SparkTable
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.runner.holds import holding
 from headwater.runner.topics import OpenTopic, open_topic, topic_target
 from headwater.sources.decoders.base import POSITION, RAW
-from headwater.sources.reader import Lag, Reader
+from headwater.sources.reader import Lag, OffsetRange, Reader
 from headwater.spark.session import fork
 from headwater.warehouse import Warehouse, fingerprint
 
@@ -31,7 +32,7 @@ _INPUT = "dead_letters"
 
 
 @dataclass(frozen=True)
-class ReplayedLetters:
+class ReplayedLetters(Record):
     """What became of a topic's dead letters."""
 
     topic: str
@@ -42,13 +43,13 @@ class ReplayedLetters:
     still_dead: int
 
 
-class DeadLetterInput:
+class DeadLetterInput(FlowInput[DataFrame]):
     """A flow's input: each range is a list of dead letters, written down before it is read."""
 
     def __init__(
-        self, letters: DeadLetters, topic: str, table: SparkTable, reader: Reader, notes: Files, ids: Sequence[str]
+        self, dead_letters: DeadLetters, topic: str, table: SparkTable, reader: Reader, notes: Files, ids: Sequence[str]
     ) -> None:
-        self._letters = letters
+        self._letters = dead_letters
         self._topic = topic
         self._table = table
         self._reader = reader
@@ -57,15 +58,16 @@ class DeadLetterInput:
         self.tried = 0
         self.came_through = 0
 
-    def next(self, start: Positions) -> Range | None:
+    def next(self, start: Positions) -> OffsetRange | None:
         if not self._waiting:
             return None
-        return Range({_INPUT: int(start.get(_INPUT, 0)) + 1}, rows=min(AT_ONCE, len(self._waiting)))
+        return OffsetRange({_INPUT: int(start.get(_INPUT, 0)) + 1}, rows=min(AT_ONCE, len(self._waiting)))
 
-    def settle(self, start: Positions, range: Range) -> Positions:
+    def fix_range(self, start: Positions, range: OffsetRange) -> Positions:
         taken, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
         self._write(range.end, taken)
-        return range.end
+        to: Positions = range.end
+        return to
 
     def read(self, start: Positions, end: Positions) -> DataFrame:
         ids, _ = self._note(end)
@@ -84,9 +86,6 @@ class DeadLetterInput:
             *([] if context is None else [context.getField(f.name).alias(f.name) for f in extras.fields]),
         )
 
-    def inspect(self, start: Positions, end: Positions, error: Exception) -> bool:
-        return False
-
     def committed(self, end: Positions) -> None:
         ids, begun = self._note(end)
         if not ids:
@@ -96,12 +95,6 @@ class DeadLetterInput:
         self.came_through += gone
         self._waiting = [one for one in self._waiting if one not in set(ids)]
         self._notes.delete(_path(end))
-
-    def freeze(self) -> None:
-        """It ends by itself."""
-
-    def wait(self, stopping: threading.Event, seconds: float) -> None:
-        """Nothing comes later."""
 
     def lag(self, start: Positions) -> Lag | None:
         return Lag(records=len(self._waiting))
@@ -129,14 +122,14 @@ def replay(warehouse: Warehouse, topic: str, *, ids: Sequence[str] = (), reason:
     spark = fork(warehouse.spark)
     name = f"replays.{topic}"
     with holding(warehouse, flow_name(topic)) as guard:
-        letters = DeadLetters(spark, warehouse.around)
+        dead_letters = DeadLetters(spark, warehouse.context)
         opened = open_topic(warehouse, topic, spark)
-        chosen = letters.ids(topic, ids, reason, open_step=_open_step(opened))
+        chosen = dead_letters.ids(topic, ids, reason, open_step=_open_step(opened))
         target = topic_target(
             warehouse, definition, opened.reader, opened.reader.raw_decoder, opened.table, opened.notes, guard
         )
-        notes = Files(warehouse.files.join("_headwater/flows", name, "replays"), warehouse.around.storage)
-        input = DeadLetterInput(letters, topic, opened.table, opened.reader, notes, chosen)
+        notes = Files(warehouse.files.join("_headwater/flows", name, "replays"), warehouse.context.storage)
+        input = DeadLetterInput(dead_letters, topic, opened.table, opened.reader, notes, chosen)
         flow = Flow(name, fingerprint(definition), input, target, Ledger(warehouse.files, name), guard)
         rows = 0
         try:
@@ -152,9 +145,9 @@ def _open_step(opened: OpenTopic) -> CommitTag | None:
     last = opened.ledger.last()
     if last is None:
         return None
-    mark = last.mark(flow_name(opened.definition.name))
-    landed = opened.table.landed(mark) if opened.table.exists() else None
-    return mark if landed is None else None
+    commit_tag = last.commit_tag(flow_name(opened.definition.name))
+    landed = opened.table.landed(commit_tag) if opened.table.exists() else None
+    return commit_tag if landed is None else None
 
 
 def _path(end: Positions) -> str:

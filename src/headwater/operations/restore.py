@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.model import At, Kind, Version
-from headwater.flows.flow import flow_name
+from headwater.core.record import Record
+from headwater.flows.ledger import flow_name
 from headwater.project.graph import Name, graph_of
 from headwater.project.runnable import kept_tables
 from headwater.runner.holds import holding
@@ -19,7 +20,7 @@ from headwater.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
-class Restored:
+class Restored(Record):
     """What a restore did, or would do."""
 
     table: str

@@ -12,13 +12,14 @@ from datetime import datetime, timezone
 
 from headwater.core.errors import Code, UsageError, did_you_mean
 from headwater.core.model import At, Kind, Version
+from headwater.core.record import Record
 from headwater.warehouse import Warehouse
 
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
 @dataclass(frozen=True)
-class Tag:
+class Tag(Record):
     """A label and the version that it stands for."""
 
     label: str
@@ -45,7 +46,7 @@ def tag(warehouse: Warehouse, kind: Kind, name: str, label: str, at: At | None =
             f"'{label}' can't be a label",
             hint="a letter, then letters, digits, _ . and -, 100 at most",
         )
-    table = warehouse.existing(kind, name)
+    table = warehouse.lookup(kind, name)
     version = table.version() if at is None else table.version_at(at)
     if version is None:
         raise UsageError(Code.NO_SUCH_VERSION, f"{kind.value} '{name}' has no version yet")

@@ -16,10 +16,11 @@ from headwater.core.errors import Code, TerminalError, UsageError, Where
 from headwater.core.model import Kind
 from headwater.core.spec import Refresh, View
 from headwater.core.spec.base import placed
-from headwater.flows.flow import Ledger, flow_name
+from headwater.flows.ledger import Ledger, flow_name
 from headwater.formats.registry import FORMATS
-from headwater.incremental.relations import places
+from headwater.incremental.relations import current_versions
 from headwater.operations import tags
+from headwater.operations.view_lookups import refreshes_of, require_view, views_below, views_read_by
 from headwater.query import gathered
 from headwater.query.settings import Stale
 from headwater.query.spark.safety import require_safe_text, with_windows_inside
@@ -29,11 +30,13 @@ from headwater.spark.session import activate, fork
 from headwater.sql.dialect import Headwater
 from headwater.sql.parse import parse_query
 from headwater.sql.schemas import without_schema
-from headwater.views.compile import asked, compiled, read_by
+from headwater.views.compile import bind_query, compiled
+from headwater.views.descriptions import DroppedView
 from headwater.views.explain import Explanation, explained
 from headwater.views.flow import ViewFlow, open_flow
-from headwater.views.records import Notes, Refreshed, now
+from headwater.views.records import Refreshed, now
 from headwater.views.retired import Retired
+from headwater.views.standing import compiled_of
 from headwater.views.verify import Verified, verify
 from headwater.warehouse import Warehouse, fingerprint
 
@@ -79,7 +82,9 @@ def create_view(
             hint="change it there",
         )
     if warehouse.record(Kind.VIEW, name) is not None and not replace:
-        raise UsageError(Code.ALREADY_EXISTS, f"view '{name}' exists already", hint="--replace builds it anew")
+        raise UsageError(
+            Code.ALREADY_EXISTS, f"view '{name}' exists already", hint="--replace, or CREATE OR REPLACE, builds it anew"
+        )
     if format is not None:
         FORMATS.get(format)
     try:
@@ -97,8 +102,8 @@ def create_view(
     with _opened(warehouse, name, definition) as flow:
         _require_no_circle(warehouse, name, flow)
         if definition.refresh.policy == "incremental_strict":
-            end = places(flow.refresher.asked.inputs())
-            refused = compiled(flow.refresher.asked, flow.refresher.spark, end).refused
+            end = current_versions(flow.refresher.view_query.inputs())
+            refused = compiled(flow.refresher.view_query, flow.refresher.spark, end).refused
             if refused is not None:
                 raise UsageError(Code.NOT_INCREMENTAL, refused.told(), hint=refused.hint or None)
         return _done(flow, full="it is the first build" if flow.ledger.last() is None else "it was made anew")
@@ -114,12 +119,12 @@ def refresh_view(
 ) -> Refreshed:
     """Bring a view up to date now, by its policy or by another; `rebuild`: as if it had never been built. `unless`:
     asked when its turn has come, as somebody else may have refreshed it meanwhile."""
-    _require(warehouse, name)
+    require_view(warehouse, name)
     with _opened(warehouse, name) as flow:
         if unless():
-            return _refreshes(warehouse, name)[-1]
+            return refreshes_of(warehouse, name)[-1]
         if rebuild:
-            flow.refresher.notes = flow.refresher.notes.of(flow.ledger.restart(empty=False).number)
+            flow.ledger.restart(empty=False)
             return _done(flow, full="it is rebuilt")
         flow.refresher.policy = policy
         return _done(flow, full="it was asked for" if policy == "full" else None)
@@ -130,21 +135,23 @@ def refresh_with_sources(
 ) -> list[Refreshed]:
     """Bring a view up to date after the views that it reads, in their order."""
     done: list[Refreshed] = []
-    for each in [*_views_below(warehouse, name), name]:
+    for each in [*views_below(warehouse, name), name]:
         done.append(refresh_view(warehouse, each, policy if each == name else None, unless=unless))
     return done
 
 
 def explain_view(warehouse: Warehouse, name: str) -> Explanation:
     """The maintenance plan of a view, and what the next refresh would do."""
-    _require(warehouse, name)
+    require_view(warehouse, name)
     definition = warehouse.definition(Kind.VIEW, name)
     assert isinstance(definition, View)
     with _session(warehouse) as spark:
         flow = open_flow(warehouse, name, spark)
-        end = places(flow.refresher.asked.inputs())
-        made = flow.refresher.compiled(end)
-        return explained(name, definition.refresh.policy, made, flow.outlook(end))
+        end = current_versions(flow.refresher.view_query.inputs())
+        made = explained(name, definition.refresh.policy, flow.refresher.compiled(end), flow.outlook())
+        if not warehouse.project.problems:
+            flow.refresher.notes.put_explanation(compiled_of(warehouse, definition), made)
+        return made
 
 
 def explain_query(warehouse: Warehouse, sql: str, *, read_only: bool = False) -> Explanation:
@@ -153,27 +160,29 @@ def explain_query(warehouse: Warehouse, sql: str, *, read_only: bool = False) ->
         parsed = parse_query(sql)
         if read_only:
             sql = with_windows_inside(parsed).sql(dialect=Headwater)
-        query = asked(warehouse, sql, spark)
+        query = bind_query(warehouse, sql, spark)
         if read_only:
             names = {cte.alias for cte in parsed.find_all(exp.CTE)}
             require_safe_text(spark, query.text, names.union(query.relations))
-        return explained("query", "auto", compiled(query, spark, places(query.inputs())))
+        return explained("query", "auto", compiled(query, spark, current_versions(query.inputs())))
 
 
 def verify_view(warehouse: Warehouse, name: str, limit: int = 20) -> Verified:
     """Compare a view with its query at the versions that it names."""
-    _require(warehouse, name)
+    require_view(warehouse, name)
     with _session(warehouse) as spark:
         return verify(open_flow(warehouse, name, spark), limit)
 
 
-def drop_view(warehouse: Warehouse, name: str, *, if_exists: bool = False) -> dict[str, Any]:
+def drop_view(warehouse: Warehouse, name: str, *, if_exists: bool = False) -> DroppedView:
     """Drop a view with its table; refused while another one reads it."""
     if name not in warehouse.names(Kind.VIEW):
         if if_exists:
-            return {"view": name, "dropped": False}
+            return DroppedView(name, dropped=False)
         raise warehouse.unknown(Kind.VIEW, name)
-    readers = [other for other in warehouse.names(Kind.VIEW) if other != name and name in _inputs(warehouse, other)]
+    readers = [
+        other for other in warehouse.names(Kind.VIEW) if other != name and name in views_read_by(warehouse, other)
+    ]
     if readers:
         raise UsageError(Code.USAGE, f"view '{name}' is read by {', '.join(readers)}", hint="drop those first")
     flow = flow_name(name, Kind.VIEW)
@@ -182,41 +191,18 @@ def drop_view(warehouse: Warehouse, name: str, *, if_exists: bool = False) -> di
         Ledger(warehouse.files, flow).restart(empty=True)
         if warehouse.record(Kind.VIEW, name) is not None:
             warehouse.table(Kind.VIEW, name).drop()
-            Retired(warehouse.files, flow).drop(warehouse.spark, warehouse.around, at_once=True)
+            Retired(warehouse.files, flow).drop(warehouse.spark, warehouse.context, at_once=True)
         warehouse.state.remove(Kind.VIEW, name)
         tags.forget(warehouse, Kind.VIEW, name)
         gathered.forget(warehouse, Kind.VIEW, name)
         warehouse.files.delete(f"_headwater/flows/{flow}")
-    return {"view": name, "dropped": True, "defined": name in warehouse.project.views}
-
-
-def list_views(warehouse: Warehouse) -> list[dict[str, Any]]:
-    """Every view: how it is kept and how its last refresh went. Without Spark."""
-    return [_summary(warehouse, name) for name in warehouse.names(Kind.VIEW)]
-
-
-def describe_view(warehouse: Warehouse, name: str) -> dict[str, Any]:
-    """What a view is: its query, columns, versions of its sources, and its last refreshes."""
-    _require(warehouse, name)
-    definition = warehouse.definition(Kind.VIEW, name)
-    assert isinstance(definition, View)
-    found = {**_summary(warehouse, name), "sql": definition.sql}
-    if warehouse.record(Kind.VIEW, name) is None:
-        return {**found, "columns": [], "watermarks": {}, "refreshes": []}
-    with _session(warehouse) as spark:
-        flow = open_flow(warehouse, name, spark)
-        rows = warehouse.rows(Kind.VIEW, name, spark)
-        found["columns"] = [{"name": f.name, "type": f.dataType.simpleString()} for f in rows.schema.fields]
-        found["version"] = flow.refresher.table.version()
-        found["watermarks"] = {label: place.version for label, place in flow.recorded().items()}
-    found["refreshes"] = [one.described() for one in reversed(_refreshes(warehouse, name)[-10:])]
-    return found
+    return DroppedView(name, dropped=True, defined=name in warehouse.project.views)
 
 
 def freshen(warehouse: Warehouse, name: str, stale: Stale = "refresh", *, may_refresh: bool = True) -> None:
     """Before a view is read: one of mode `on_query` that is older than its `max_staleness` is refreshed, taken as it
     is, or refused; the reader chooses, and needs the permission to refresh it."""
-    _require(warehouse, name)
+    require_view(warehouse, name)
     definition = warehouse.definition(Kind.VIEW, name)
     assert isinstance(definition, View)
     if definition.refresh.mode != "on_query" or stale == "serve":
@@ -232,7 +218,8 @@ def freshen(warehouse: Warehouse, name: str, stale: Stale = "refresh", *, may_re
     if stale == "fail":
         age = staleness(warehouse, name)
         told = "has never been refreshed" if age is None else f"was refreshed {int(age.total_seconds())} s ago"
-        raise TerminalError(Code.VIEW_STALE, f"view '{name}' {told}", hint="refresh it, or accept it as it is")
+        raise TerminalError(Code.VIEW_STALE, f"view '{name}' {told}", hint=f"refresh it: headwater mv refresh {name}")
+    warehouse.project.require_whole()
     if not may_refresh:
         raise UsageError(
             Code.NOT_ALLOWED,
@@ -244,7 +231,7 @@ def freshen(warehouse: Warehouse, name: str, stale: Stale = "refresh", *, may_re
 
 def staleness(warehouse: Warehouse, name: str) -> timedelta | None:
     """How long ago a view was looked at; None if it never was."""
-    last = next(reversed(_refreshes(warehouse, name)), None)
+    last = next(reversed(refreshes_of(warehouse, name)), None)
     return None if last is None else datetime.now(timezone.utc) - datetime.fromisoformat(last.at)
 
 
@@ -252,13 +239,13 @@ def staleness(warehouse: Warehouse, name: str) -> timedelta | None:
 
 
 def _done(flow: ViewFlow, full: str | None) -> Refreshed:
-    done = flow.step(full=full)
-    if done is None or flow.last is None:
+    done = flow.refresh(full=full)
+    if done is None:
         recorded = {label: {"before": p.version, "after": p.version} for label, p in flow.recorded().items()}
         nothing = Refreshed(flow.name, "none", "nothing is new", 0, 0, watermarks=recorded, at=now())
         flow.refresher.notes.add(nothing)
         return nothing
-    return flow.last
+    return done
 
 
 _open: WeakKeyDictionary[Warehouse, dict[str, ViewFlow]] = WeakKeyDictionary()
@@ -284,7 +271,7 @@ def _opened(warehouse: Warehouse, name: str, definition: View | None = None) -> 
                 yield flow
         finally:
             activate(outer)
-        known[name] = flow  # one that failed is opened anew
+        known[name] = flow  # one that failed is opened again
 
 
 @contextmanager
@@ -300,56 +287,9 @@ def _session(warehouse: Warehouse) -> Iterator[Any]:
         activate(outer)
 
 
-def _require(warehouse: Warehouse, name: str) -> None:
-    if name not in warehouse.names(Kind.VIEW):
-        raise warehouse.unknown(Kind.VIEW, name)
-
-
-def _refreshes(warehouse: Warehouse, name: str) -> list[Refreshed]:
-    return Notes(warehouse.files, flow_name(name, Kind.VIEW), 0).refreshes()
-
-
-def _summary(warehouse: Warehouse, name: str) -> dict[str, Any]:
-    definition = warehouse.definition(Kind.VIEW, name)
-    assert isinstance(definition, View)
-    record = warehouse.record(Kind.VIEW, name)
-    last = next(reversed(_refreshes(warehouse, name)), None)
-    return {
-        "name": name,
-        "format": warehouse.format(Kind.VIEW, name).name,
-        "mode": definition.refresh.mode,
-        "policy": definition.refresh.policy,
-        "origin": "project" if name in warehouse.project.views else "statement",
-        "location": None if record is None else str(warehouse.address(Kind.VIEW, name)),
-        "refreshed_at": None if last is None else last.at,
-        "last_refresh": None if last is None else last.refresh_type,
-        "description": definition.description,
-    }
-
-
-def _inputs(warehouse: Warehouse, name: str) -> list[str]:
-    """The views that a view reads."""
-    definition = warehouse.definition(Kind.VIEW, name)
-    assert isinstance(definition, View)
-    return [one.name for one in read_by(warehouse, definition.sql) if one.kind is Kind.VIEW]
-
-
-def _views_below(warehouse: Warehouse, name: str) -> list[str]:
-    """The views that a view reads, directly or not, each after those that it reads itself."""
-    order: dict[str, None] = {}
-
-    def visit(one: str) -> None:
-        for below in _inputs(warehouse, one):
-            visit(below)
-            order.setdefault(below)
-
-    visit(name)
-    return list(order)
-
-
 def _require_no_circle(warehouse: Warehouse, name: str, flow: ViewFlow) -> None:
-    for relation in flow.refresher.asked.inputs():
+    for relation in flow.refresher.view_query.inputs():
         if relation.kind is not Kind.VIEW:
             continue
-        if relation.name == name or name in _views_below(warehouse, relation.name):
+        if relation.name == name or name in views_below(warehouse, relation.name):
             raise UsageError(Code.CYCLE, f"view '{name}' would read itself, by way of {relation.label}")

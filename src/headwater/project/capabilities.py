@@ -47,9 +47,9 @@ def _unreadable(project: ProjectDefinition, source: TableSource, path: str) -> I
         yield _unknown(project, source.format, f"{path}.format")
         return
     format = FORMATS.get(source.format)
-    if source.table is not None and format.address(project.surroundings, Kind.TABLE.plural, "any").table is None:
+    if source.table is not None and format.address(project.lake_context, Kind.TABLE.plural, "any").table is None:
         message = f"{format.title} tables are found by path, not by name"
-        yield Problem(Code.INVALID_VALUE, message, project.place(f"{path}.table"), "give `path`")
+        yield Problem(Code.INVALID_VALUE, message, project.where(f"{path}.table"), "give `path`")
 
 
 def _needs(definition: RelationSpec | Export) -> Iterator[Need]:
@@ -57,14 +57,14 @@ def _needs(definition: RelationSpec | Export) -> Iterator[Need]:
     if isinstance(definition, Topic):
         yield Capability.APPEND, ""
         if definition.delivery == "exactly_once":
-            yield Capability.MARKS, "delivery"
+            yield Capability.COMMIT_TAGS, "delivery"
     if isinstance(definition, Table) and (definition.apply is not None or definition.keys):
         yield Capability.UPSERT, "apply" if definition.apply is not None else "keys"
     if isinstance(definition, View):
         incremental = definition.refresh.policy in ("incremental", "incremental_strict")
         yield (Capability.UPSERT, "refresh.policy") if incremental else (Capability.REPLACE, "")
     if isinstance(definition, Export):
-        yield (Capability.REPLACE, "mode") if definition.mode == "snapshot" else (Capability.MARKS, "mode")
+        yield (Capability.REPLACE, "mode") if definition.mode == "snapshot" else (Capability.COMMIT_TAGS, "mode")
     if definition.partition_by:
         yield Capability.PARTITION, "partition_by"
     if any("(" in part for part in definition.partition_by):
@@ -103,7 +103,7 @@ def _lacking(
         message = f"{format.title} can't write Parquet with '{codec}' compression"
         having = [other.title for other in FORMATS if codec in other.codecs]
         hint = f"it has {', '.join(sorted(format.codecs))}" + (f"; {_these(having)} {codec}" if having else "")
-        yield Problem(Code.UNSUPPORTED, message, project.place(f"{path}.parquet.compression"), hint)
+        yield Problem(Code.UNSUPPORTED, message, project.where(f"{path}.parquet.compression"), hint)
 
 
 def _changes_of_inputs(project: ProjectDefinition, graph: Graph) -> Iterator[Problem]:
@@ -127,7 +127,7 @@ def _refused(
     having = [other.title for other in FORMATS if other.can(capability)]
     message = format.refusal(capability) if of is None else f"{of}: {format.refusal(capability)}"
     hint = f"{_these(having)} this" if having else None
-    return Problem(Code.UNSUPPORTED, message, project.place(path), hint)
+    return Problem(Code.UNSUPPORTED, message, project.where(path), hint)
 
 
 def _these(titles: list[str]) -> str:
@@ -136,4 +136,4 @@ def _these(titles: list[str]) -> str:
 
 def _unknown(project: ProjectDefinition, name: str, path: str) -> Problem:
     hint = did_you_mean(name, FORMATS.names())
-    return Problem(Code.UNKNOWN_FORMAT, f"unknown format '{name}'", project.place(path), hint)
+    return Problem(Code.UNKNOWN_FORMAT, f"unknown format '{name}'", project.where(path), hint)

@@ -10,16 +10,19 @@ from typing import Any
 from headwater.core.errors import Code, Problem, UsageError, Where, did_you_mean
 from headwater.core.model import Kind
 from headwater.core.spec import Topic
+from headwater.formats.registry import FORMATS
 from headwater.project.capabilities import capability_problems
-from headwater.project.columns import STANDARD, column_problems, columns_of, declared_columns
+from headwater.project.columns import STANDARD, column_problems, columns_of, declared_columns, renamed_column_notes
 from headwater.project.definition import ProjectDefinition
 from headwater.project.graph import Graph, Name, cycle_problems, graph_of, named, sql_line
 from headwater.project.load.build import Built
 from headwater.project.queries import query_problems
+from headwater.project.runnable import not_runnable
 from headwater.project.signatures import function_problems
 from headwater.project.transforms import transform_problems
 from headwater.sources.files.config import FilesSource
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
+from headwater.sources.registry import remarks
 from headwater.sources.table.config import TableSource
 from headwater.sql.conditions import column_paths, misspelt
 from headwater.sql.references import InvalidSql, parse_condition
@@ -62,6 +65,18 @@ def all_problems(built: Built) -> list[Problem]:
     return in_order(found)
 
 
+def all_notes(project: ProjectDefinition) -> list[Problem]:
+    """What is not wrong and may be meant otherwise: what does nothing, is called otherwise, or is not there yet."""
+    return in_order([*not_runnable(project), *renamed_column_notes(project), *_source_notes(project)])
+
+
+def _source_notes(project: ProjectDefinition) -> Iterator[Problem]:
+    for name, source in project.sources.items():
+        for one in remarks(source, project.location):
+            where = project.where(f"sources.{name}.{one.key}")
+            yield Problem(Code.SOURCE_UNAVAILABLE, one.message, where, one.hint)
+
+
 def in_order(problems: list[Problem]) -> list[Problem]:
     """Once each, by file and line."""
 
@@ -88,7 +103,7 @@ def _setting_problems(project: ProjectDefinition) -> Iterator[Problem]:
     if scheme is not None and scheme[1].lower() not in SCHEMES:
         message = f"a warehouse can't be at {scheme[1]}://"
         hint = "it is a local folder, s3://, abfss://, gs:// or hdfs://"
-        yield Problem(Code.INVALID_VALUE, message, project.place("warehouse"), hint)
+        yield Problem(Code.INVALID_VALUE, message, project.where("warehouse"), hint)
 
 
 def _source_problems(project: ProjectDefinition) -> Iterator[Problem]:
@@ -96,8 +111,8 @@ def _source_problems(project: ProjectDefinition) -> Iterator[Problem]:
         for key in ("schema", "schema_hints"):
             ddl = getattr(source, "schema_" if key == "schema" else key, None)
             if ddl is not None:
-                yield from _caught(project.place(f"sources.{name}.{key}"), declared_columns, ddl)
-        if isinstance(source, TableSource) and source.table is not None and source.format == "iceberg":
+                yield from _caught(project.where(f"sources.{name}.{key}"), declared_columns, ddl)
+        if isinstance(source, TableSource) and source.table is not None and _in_catalogs(source.format):
             yield from _catalog_problems(project, source.table, f"sources.{name}.table")
         readers = [topic for topic in project.topics.values() if topic.from_ == name]
         if isinstance(source, FilesSource) and source.after != "keep":
@@ -106,7 +121,7 @@ def _source_problems(project: ProjectDefinition) -> Iterator[Problem]:
                     f"'{name}' clears its files away (`after: {source.after}`), and topics.{readers[0].name} reads it"
                 )
                 hint = "give each topic a folder of its own, or keep the files"
-                yield Problem(Code.INVALID_VALUE, message, project.place(f"topics.{topic.name}.from"), hint)
+                yield Problem(Code.INVALID_VALUE, message, project.where(f"topics.{topic.name}.from"), hint)
 
 
 def _topic_problems(project: ProjectDefinition, sources: Collection[str]) -> Iterator[Problem]:
@@ -115,14 +130,14 @@ def _topic_problems(project: ProjectDefinition, sources: Collection[str]) -> Ite
     for name, topic in project.topics.items():
         path = f"topics.{name}"
         if topic.from_ not in sources:
-            place = project.place(f"{path}.from")
+            place = project.where(f"{path}.from")
             hint = did_you_mean(topic.from_, sources)
             yield Problem(Code.UNKNOWN_REFERENCE, f"there is no source '{topic.from_}'", place, hint)
         for group in topic.mappers:
             if group not in groups:
                 hint = did_you_mean(group, groups) if project.settings.code else "`code` names the file with them"
                 message = f"there are no mappers '{group}'"
-                yield Problem(Code.UNKNOWN_REFERENCE, message, project.place(f"{path}.mappers"), hint)
+                yield Problem(Code.UNKNOWN_REFERENCE, message, project.where(f"{path}.mappers"), hint)
         if topic.filter is not None and topic.filter not in filters:
             yield from _condition(project, topic.filter, f"{path}.filter")
             yield from _filter_problems(project, topic, f"{path}.filter")
@@ -141,7 +156,7 @@ def _filter_problems(project: ProjectDefinition, topic: Topic, path: str) -> Ite
     for column in named:
         hint = None if column[0] in declared else misspelt(column, STANDARD)
         if hint is not None:
-            yield Problem(Code.INVALID_SQL, f"no column '{column[0]}'", project.place(path), hint)
+            yield Problem(Code.INVALID_SQL, f"no column '{column[0]}'", project.where(path), hint)
 
 
 def _captured_problems(project: ProjectDefinition, path: str, topic: Topic) -> Iterator[Problem]:
@@ -150,13 +165,13 @@ def _captured_problems(project: ProjectDefinition, path: str, topic: Topic) -> I
     if isinstance(source, PostgresCdcSource):
         if topic.table is None and len(source.tables) > 1:
             message = f"'table' must be given: '{topic.from_}' captures {len(source.tables)} tables"
-            yield Problem(Code.MISSING_KEY, message, project.place(path), f"one of {', '.join(source.tables)}")
+            yield Problem(Code.MISSING_KEY, message, project.where(path), f"one of {', '.join(source.tables)}")
         elif topic.table is not None and topic.table not in source.tables:
             message = f"'{topic.from_}' does not capture the table '{topic.table}'"
             hint = did_you_mean(topic.table, source.tables)
-            yield Problem(Code.UNKNOWN_REFERENCE, message, project.place(f"{path}.table"), hint)
+            yield Problem(Code.UNKNOWN_REFERENCE, message, project.where(f"{path}.table"), hint)
     elif source is not None and topic.table is not None and topic.path is not None:
-        yield Problem(Code.INVALID_VALUE, "give `path` or `table`, not both", project.place(f"{path}.table"))
+        yield Problem(Code.INVALID_VALUE, "give `path` or `table`, not both", project.where(f"{path}.table"))
 
 
 def _table_problems(project: ProjectDefinition, graph: Graph) -> Iterator[Problem]:
@@ -170,12 +185,12 @@ def _table_problems(project: ProjectDefinition, graph: Graph) -> Iterator[Proble
         if table.transform is not None and table.transform not in transforms:
             hint = did_you_mean(table.transform, transforms)
             message = f"there is no @transform '{table.transform}'"
-            yield Problem(Code.UNKNOWN_REFERENCE, message, project.place(f"{path}.transform"), hint)
+            yield Problem(Code.UNKNOWN_REFERENCE, message, project.where(f"{path}.transform"), hint)
         if table.seed is not None and "://" not in table.seed and not Path(project.location(table.seed)).is_file():
             message = f"there is no file {table.seed}"
-            yield Problem(Code.UNKNOWN_REFERENCE, message, project.place(f"{path}.seed"))
+            yield Problem(Code.UNKNOWN_REFERENCE, message, project.where(f"{path}.seed"))
         if table.schema_ is not None:
-            yield from _caught(project.place(f"{path}.schema"), declared_columns, table.schema_)
+            yield from _caught(project.where(f"{path}.schema"), declared_columns, table.schema_)
         if table.apply is not None and table.apply.delete_when is not None:
             yield from _condition(project, table.apply.delete_when, f"{path}.apply.delete_when")
         for title, expectation in table.expect.items():
@@ -212,16 +227,16 @@ def _outlet_problems(
 ) -> Iterator[Problem]:
     for name, export in project.exports.items():
         path = f"exports.{name}.from"
-        yield from _caught(project.place(path), named, project, export.from_, path, known)
-        if export.format == "iceberg":
+        yield from _caught(project.where(path), named, project, export.from_, path, known)
+        if _in_catalogs(export.format):
             yield from _catalog_problems(project, export.to, f"exports.{name}.to")
     for name, monitor in project.monitors.items():
         path = f"monitors.{name}.on"
-        yield from _caught(project.place(path), named, project, monitor.on, path, known)
+        yield from _caught(project.where(path), named, project, monitor.on, path, known)
         for alert in monitor.notify:
             if alert not in alerts:
                 hint = did_you_mean(alert, alerts)
-                place = project.place(f"monitors.{name}.notify")
+                place = project.where(f"monitors.{name}.notify")
                 yield Problem(Code.UNKNOWN_REFERENCE, f"there is no alert '{alert}'", place, hint)
 
 
@@ -232,7 +247,7 @@ def _catalog_problems(project: ProjectDefinition, table: str, path: str) -> Iter
     catalog = table.partition(".")[0]
     if catalog not in project.catalogs:
         hint = did_you_mean(catalog, project.catalogs)
-        yield Problem(Code.UNKNOWN_REFERENCE, f"there is no catalog '{catalog}'", project.place(path), hint)
+        yield Problem(Code.UNKNOWN_REFERENCE, f"there is no catalog '{catalog}'", project.where(path), hint)
 
 
 def _place_problems(project: ProjectDefinition) -> Iterator[Problem]:
@@ -248,13 +263,17 @@ def _place_problems(project: ProjectDefinition) -> Iterator[Problem]:
             place = table if relation.path is None else project.location(relation.path)
             if place is None:
                 continue
-            where = project.place(f"{kind.plural}.{name}.{key}")
+            where = project.where(f"{kind.plural}.{name}.{key}")
             if place in taken:
                 message = f"'{relation.path or table}' is kept by another definition already"
                 yield Problem(Code.DUPLICATE_NAME, message, where, f"first at {taken[place]}")
             taken.setdefault(place, where)
-            if table is not None and project.format_of(relation) == "iceberg":
+            if table is not None and _in_catalogs(project.format_of(relation)):
                 yield from _catalog_problems(project, table, f"{kind.plural}.{name}.table")
+
+
+def _in_catalogs(format: str) -> bool:
+    return format in FORMATS and FORMATS.get(format).in_catalogs
 
 
 def _condition(project: ProjectDefinition, sql: str, path: str) -> Iterator[Problem]:

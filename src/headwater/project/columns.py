@@ -14,6 +14,8 @@ from headwater.core.errors import Code, Problem, UsageError, did_you_mean
 from headwater.core.model import Kind
 from headwater.core.spec import RelationSpec, Table, Topic, View
 from headwater.project.definition import ProjectDefinition
+from headwater.sources.base import EventColumns
+from headwater.sources.column_names import MAPPED, RESERVED, is_of_a_format, renamed_columns
 from headwater.sql.conditions import column_paths
 from headwater.sql.references import InvalidSql, parse_query, parse_reference, references
 
@@ -46,6 +48,27 @@ def column_problems(project: ProjectDefinition) -> Iterator[Problem]:
         yield from _watermark_problems(project, name, table)
         yield from _expectation_problems(project, name, table)
         yield from _apply_problems(project, name, table)
+
+
+def renamed_column_notes(project: ProjectDefinition) -> Iterator[Problem]:
+    """A note for each declared column of a source that its topics have under another name."""
+    for name, source in project.sources.items():
+        for key, attribute in (("schema", "schema_"), ("schema_hints", "schema_hints")):
+            ddl = getattr(source, attribute, None)
+            declared = None if ddl is None else _declared(ddl)
+            mapped = getattr(source, "columns", EventColumns())
+            for column, kept in renamed_columns(declared or (), mapped).items():
+                message = f"column '{column}' is kept as '{kept}': {_why_renamed(column)}"
+                place = project.where(f"sources.{name}.{key}")
+                yield Problem(Code.RENAMED_COLUMN, message, place, f"name '{kept}' where you read it")
+
+
+def _why_renamed(column: str) -> str:
+    if is_of_a_format(column):
+        return "table formats keep that name for themselves"
+    if column.lower() in (*RESERVED, *MAPPED):
+        return f"every topic has a column '{column.lower()}' of its own"
+    return "another one differs from it only in case"
 
 
 def declared_columns(ddl: str) -> list[str]:
@@ -130,7 +153,7 @@ def _unknown_columns(
             if bare in known or "." in bare or bare.isdigit():
                 continue
             message = f"no column '{bare}'"
-            yield Problem(Code.INVALID_VALUE, message, project.place(f"{path}.{key}"), did_you_mean(bare, known))
+            yield Problem(Code.INVALID_VALUE, message, project.where(f"{path}.{key}"), did_you_mean(bare, known))
 
 
 def _apply_problems(project: ProjectDefinition, name: str, table: Table) -> Iterator[Problem]:
@@ -147,14 +170,14 @@ def _apply_problems(project: ProjectDefinition, name: str, table: Table) -> Iter
     for key, columns in (("keys", table.apply.keys), ("sequence_by", (table.apply.sequence_by,))):
         for column in columns:
             if column not in known:
-                place = project.place(f"tables.{name}.apply.{key}")
+                place = project.where(f"tables.{name}.apply.{key}")
                 yield Problem(Code.INVALID_VALUE, f"no column '{column}'", place, did_you_mean(column, known))
 
 
 def _watermark_problems(project: ProjectDefinition, name: str, table: Table) -> Iterator[Problem]:
     if table.watermark is None:
         return
-    where = project.place(f"tables.{name}.watermark")
+    where = project.where(f"tables.{name}.watermark")
     if table.sql is None and table.transform is None:
         message = "a watermark is for tables made by `sql` or `transform`"
         yield Problem(Code.INVALID_VALUE, message, where)
@@ -162,7 +185,7 @@ def _watermark_problems(project: ProjectDefinition, name: str, table: Table) -> 
     known = None if table.sql is None else _event_columns(project, table.sql)
     column = table.watermark.column
     if known is not None and column.lower() not in {name.lower() for name in known}:
-        place = project.place(f"tables.{name}.watermark.column")
+        place = project.where(f"tables.{name}.watermark.column")
         message = f"no input that drives the table has a column '{column}'"
         yield Problem(Code.INVALID_VALUE, message, place, did_you_mean(column, known))
 
@@ -192,7 +215,7 @@ def _expectation_problems(project: ProjectDefinition, name: str, table: Table) -
     if table.expect and table.sql is None and table.transform is None:
         message = "expectations are for tables made by `sql` or `transform`"
         hint = f"write a table `SELECT * FROM table('{name}')` that has them"
-        yield Problem(Code.INVALID_VALUE, message, project.place(f"tables.{name}.expect"), hint)
+        yield Problem(Code.INVALID_VALUE, message, project.where(f"tables.{name}.expect"), hint)
         return
     known = columns_of(project, table)
     if known is None:
@@ -204,6 +227,6 @@ def _expectation_problems(project: ProjectDefinition, name: str, table: Table) -
             continue
         for column in named:
             if column[0].lower() not in {one.lower() for one in known}:
-                place = project.place(f"tables.{name}.expect.{title}.check")
+                place = project.where(f"tables.{name}.expect.{title}.check")
                 hint = did_you_mean(column[0], known)
                 yield Problem(Code.INVALID_SQL, f"the table has no column '{column[0]}'", place, hint)

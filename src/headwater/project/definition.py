@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headwater.catalogs.base import CatalogSpec
-from headwater.core.errors import Where
+from headwater.core.errors import Problem, ProjectError, Where
 from headwater.core.model import Kind
 from headwater.core.spec import Alert, Export, Monitor, RelationSpec, Settings, Table, Topic, View
 from headwater.core.spec.base import Trigger
@@ -17,7 +17,6 @@ from headwater.formats.base import LakeContext
 from headwater.project.decorators import Registered
 from headwater.project.load.files import HOME
 from headwater.sources.base import SourceSpec
-from headwater.sql.schemas import without_schema
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
@@ -43,11 +42,19 @@ class ProjectDefinition:
     written: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False, compare=False)
     """Values that hold variables, by dotted path: what they came to, and as they are written."""
 
+    problems: tuple[Problem, ...] = field(default=(), repr=False, compare=False)
+    """What is wrong with the files: such a project is looked at, and nothing is done by it."""
+
     def __post_init__(self) -> None:
         tables = {name: _plain(table, self.name) for name, table in self.tables.items()}
         views = {name: _plain(view, self.name) for name, view in self.views.items()}
         object.__setattr__(self, "tables", tables)
         object.__setattr__(self, "views", views)
+
+    def require_whole(self) -> None:
+        """Raise where something is wrong with the files: asked before anything is done by a definition."""
+        if self.problems:
+            raise ProjectError(self.problems)
 
     @property
     def name(self) -> str:
@@ -68,7 +75,7 @@ class ProjectDefinition:
         return self.location(self.settings.warehouse)
 
     @property
-    def surroundings(self) -> LakeContext:
+    def lake_context(self) -> LakeContext:
         """What a format has to know of this lake."""
         storage = {name: spec for name, spec in self.settings.storage if spec is not None}
         return LakeContext(self.warehouse, str(self.home), dict(self.catalogs), storage)
@@ -92,7 +99,7 @@ class ProjectDefinition:
             return "/" + rest.lstrip("/")
         return f"s3a://{rest}" if scheme[1].lower() in ("s3", "s3n") else path
 
-    def place(self, path: str) -> Where:
+    def where(self, path: str) -> Where:
         """Where a dotted path stands, or the nearest key above it that is written."""
         above = path
         while above:
@@ -108,5 +115,9 @@ Queried = TypeVar("Queried", Table, View)
 
 def _plain(definition: Queried, schema: str) -> Queried:
     """A definition whose query names relations without the project's name."""
-    plain = None if definition.sql is None else without_schema(definition.sql, schema)
+    if definition.sql is None or schema.lower() not in definition.sql.lower():
+        return definition
+    from headwater.sql.schemas import without_schema  # with a parser of SQL, which many commands do without
+
+    plain = without_schema(definition.sql, schema)
     return definition if plain == definition.sql else definition.model_copy(update={"sql": plain})

@@ -34,7 +34,7 @@ class Continuation:
     """Why it has to begin anew; None where it goes on."""
 
 
-class _Anew(Exception):
+class _NeedsRebuild(Exception):
     """It has to begin anew; says why."""
 
 
@@ -44,11 +44,11 @@ def goes_on(project: ProjectDefinition, old: str, new: str) -> Continuation:
         before, after = parse_query(old), parse_query(new)
         driving = [_driving(project, query) for query in (before, after)]
         if driving[0] != driving[1]:
-            raise _Anew(f"it was driven by {_told(driving[0])} and is by {_told(driving[1])} now")
+            raise _NeedsRebuild(f"it was driven by {_told(driving[0])} and is by {_told(driving[1])} now")
         had, has = _columns(before), _columns(after)
     except UsageError:
         return Continuation(why_not="it names what is not there")
-    except _Anew as anew:
+    except _NeedsRebuild as anew:
         return Continuation(why_not=str(anew))
     gone = sorted(had - has)
     if gone:
@@ -67,19 +67,19 @@ def _driving(project: ProjectDefinition, query: exp.Query) -> frozenset[Name]:
     for table, reference, kind in found:
         name = Name(kind, reference.name)
         if reference.temporal:
-            raise _Anew(f"late states of {name} correct rows that are there")
+            raise _NeedsRebuild(f"late states of {name} correct rows that are there")
         if reference.changes is not None:
-            raise _Anew(f"it reads the changes of {name}")
+            raise _NeedsRebuild(f"it reads the changes of {name}")
         if reference.driving or (whole and not reference.latest):
             if kind is not Kind.TOPIC:
-                raise _Anew(f"rows of {name} may be changed or deleted")
+                raise _NeedsRebuild(f"rows of {name} may be changed or deleted")
             if id(table) not in first:
-                raise _Anew(f"rows of {name} meet rows that are there")
+                raise _NeedsRebuild(f"rows of {name} meet rows that are there")
             drives.add(name)
         elif id(table) in first:
-            raise _Anew(f"{name} is only looked up, and stands first")
+            raise _NeedsRebuild(f"{name} is only looked up, and stands first")
     if not drives:
-        raise _Anew("no topic drives it")
+        raise _NeedsRebuild("no topic drives it")
     return frozenset(drives)
 
 
@@ -87,26 +87,26 @@ def _require_row_by_row(query: exp.Query) -> None:
     """Refuse a query whose rows are made of more than one row."""
     if isinstance(query, exp.Union):
         if query.args.get("distinct") is not False:
-            raise _Anew("it leaves out rows that are there twice")
+            raise _NeedsRebuild("it leaves out rows that are there twice")
         _require_plain(query, "distinct")
         _require_row_by_row(query.left)
         _require_row_by_row(query.right)
         return
     if not isinstance(query, exp.Select):
-        raise _Anew(_SEVERAL)
+        raise _NeedsRebuild(_SEVERAL)
     _require_plain(query)
     joins = query.args.get("joins") or []
     if any((join.side or "").upper() not in _SIDES for join in joins):
-        raise _Anew("its join has rows of the other side alone")
+        raise _NeedsRebuild("its join has rows of the other side alone")
     inner = next(query.find_all(exp.AggFunc, exp.Window, exp.Subquery, exp.Exists), None)
     if inner is not None or any(one is not query for one in query.find_all(exp.Query)):
-        raise _Anew(_SEVERAL)
+        raise _NeedsRebuild(_SEVERAL)
 
 
 def _require_plain(query: exp.Query, *but: str) -> None:
     clause = next((clause for clause in _CLAUSES if clause not in but and query.args.get(clause)), None)
     if clause is not None:
-        raise _Anew(_TOLD.get(clause, _SEVERAL))
+        raise _NeedsRebuild(_TOLD.get(clause, _SEVERAL))
 
 
 def _told(names: frozenset[Name]) -> str:
@@ -133,10 +133,10 @@ def _columns(query: exp.Query) -> frozenset[str]:
     for select in query.selects:
         if isinstance(select, exp.Star) or (isinstance(select, exp.Column) and isinstance(select.this, exp.Star)):
             if select.args.get("except_") or select.args.get("except"):
-                raise _Anew("which columns it has is not in its text")
+                raise _NeedsRebuild("which columns it has is not in its text")
             names.add(STAR)
         elif select.alias_or_name:
             names.add(select.alias_or_name.lower())
         else:
-            raise _Anew(f"'{select.sql(dialect='spark')}' has no name of its own")
+            raise _NeedsRebuild(f"'{select.sql(dialect='spark')}' has no name of its own")
     return frozenset(names)

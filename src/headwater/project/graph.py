@@ -93,7 +93,7 @@ def graph_of(project: ProjectDefinition, known: Mapping[Kind, Collection[str]] |
 def named(project: ProjectDefinition, text: str, path: str, known: Mapping[Kind, Collection[str]]) -> Dependency:
     """What a `from:` or `on:` names; UsageError if nothing."""
     reference = parse_reference(text)
-    return Dependency(Name(resolve(reference, known), reference.name), reference, project.place(path))
+    return Dependency(Name(resolve(reference, known), reference.name), reference, project.where(path))
 
 
 def _inputs(
@@ -121,7 +121,7 @@ def _inputs(
         problems.append(Problem(error.code, told.message, where, told.hint, told.excerpt))
         return
     except UsageError as error:
-        problems.append(_at(error, project.place(path), reader, project))
+        problems.append(_at(error, project.where(path), reader, project))
         return
     for reference in found:
         where = sql_line(project, path, reference.line)
@@ -154,7 +154,7 @@ def _taken(
 
 def sql_line(project: ProjectDefinition, path: str, line: int | None) -> Where:
     """The place of a line inside a query."""
-    start = project.place(path)
+    start = project.where(path)
     if line is None or start.line is None:
         return start
     return Where(start.file, start.line + line - 1, path)

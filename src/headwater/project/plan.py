@@ -10,6 +10,7 @@ from typing import Any
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.model import Kind
+from headwater.core.record import Record
 from headwater.core.spec import RelationSpec
 from headwater.core.state import RelationRecord
 from headwater.formats.base import Capability, Format
@@ -43,15 +44,20 @@ class Effect(Enum):
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Record):
     """One key of a definition that is not what it was."""
 
     key: str
-    before: Any
-    after: Any
+    before: object
+    after: object
     effect: Effect
     because: str | None = None
     """Why it asks for no less."""
+
+    def to_dict(self) -> dict[str, object]:
+        """As programs read it."""
+        told = {"key": self.key, "before": self.before, "after": self.after}
+        return {**told, "effect": self.effect.value, "because": self.because}
 
     def __str__(self) -> str:
         told = self.effect.value if self.because is None else f"{self.effect.value}: {self.because}"
@@ -80,6 +86,12 @@ class PlannedChange:
         return self.action is Action.CHANGE and any(one.key in ("sql", "transform") for one in self.differences)
 
     @property
+    def is_remapped(self) -> bool:
+        """Whether `topic remap` would apply the change to the rows that are there."""
+        keys = {one.key for one in self.differences}
+        return self.name.kind is Kind.TOPIC and self.action is Action.CHANGE and bool(keys & _BY_REMAP)
+
+    @property
     def remade(self) -> bool:
         """Whether the table itself has to go, not its rows alone."""
         return any(one.effect is Effect.REMAKE for one in self.differences)
@@ -104,6 +116,8 @@ _EFFECTS: Mapping[str, Effect] = {
     "options": Effect.LAYOUT,
 }
 """By key; any other one is taken up by the next step."""
+_BY_REMAP = frozenset({"include_events", "exclude_events", "filter", "mappers", "schema", "deduplicate_by"})
+"""Keys of a topic by which a remap makes its rows again."""
 _APPLY: Mapping[str, Effect] = {"tombstones": Effect.FORWARD, "delete_when": Effect.REFILL}
 _BECAUSE: Mapping[str, str] = {
     "format": "its files are of the other format",
@@ -150,7 +164,7 @@ def _check_statements(project: ProjectDefinition, records: Iterable[RelationReco
                 Code.DUPLICATE_NAME,
                 f"there is a {record.kind.value} '{record.name}' already, which a statement made",
                 where=definition.where,
-                hint="take another name, or drop it first: DROP MATERIALIZED VIEW",
+                hint=f"take another name, or drop it first: DROP MATERIALIZED VIEW {record.name}",
             )
 
 
@@ -171,8 +185,8 @@ def _planned(
     differences = tuple(_differences(project, name, definition, record))
     rebuilt = [one for one in differences if one.effect in (Effect.REFILL, Effect.REMAKE)]
     if rebuilt and _is_by_hand(definition):
-        cure = f"its rows were put in by hand: headwater table drop {name.name}, and load them again"
-        return PlannedChange(name, Action.LEAVE, (*map(str, rebuilt), cure), differences)
+        hint = f"its rows were put in by hand: `headwater table drop {name.name} --yes`, and load them again"
+        return PlannedChange(name, Action.LEAVE, (*map(str, rebuilt), hint), differences)
     if rebuilt:
         return PlannedChange(name, Action.REBUILD, tuple(map(str, rebuilt)), differences, reads)
     return PlannedChange(name, Action.CHANGE, tuple(map(str, differences)), differences) if differences else None

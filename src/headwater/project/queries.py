@@ -11,7 +11,7 @@ from headwater.core.model import Kind
 from headwater.core.spec import Table, View
 from headwater.project.definition import ProjectDefinition
 from headwater.project.graph import sql_line
-from headwater.sql.nondeterminism import CURES, unsteady
+from headwater.sql.nondeterminism import HINTS, non_deterministic
 from headwater.sql.places import Span, excerpt, span_of, where_in
 from headwater.sql.references import InvalidSql, parse_condition, parse_query
 
@@ -31,7 +31,7 @@ def query_problems(project: ProjectDefinition) -> Iterator[Problem]:
             path, what = f"{kind.plural}.{name}.sql", f"{kind.value} '{name}'"
             yield from _unordered(project, path, what, relation.sql, query)
             if kind is Kind.TABLE:
-                yield from _unsteady(project, path, what, relation.sql, query)
+                yield from _non_deterministic(project, path, what, relation.sql, query)
     for name, table in project.tables.items():
         if table.apply is not None and table.apply.delete_when is not None:
             yield from _deleting(project, name, table.apply.delete_when)
@@ -47,11 +47,13 @@ def _unordered(project: ProjectDefinition, path: str, what: str, text: str, quer
             yield _told(project, path, text, span_of(limit), Code.INVALID_SQL, message, "say which rows come first")
 
 
-def _unsteady(project: ProjectDefinition, path: str, what: str, text: str, query: exp.Query) -> Iterator[Problem]:
+def _non_deterministic(
+    project: ProjectDefinition, path: str, what: str, text: str, query: exp.Query
+) -> Iterator[Problem]:
     """The same events make the same rows, live and from history: nothing else may tell what they are."""
-    for one in unsteady(query):
+    for one in non_deterministic(query):
         message = f"{what}: {one.why}, and {_AGAIN}"
-        yield _told(project, path, text, one.span(text), Code.INVALID_SQL, message, CURES[one.clock])
+        yield _told(project, path, text, one.span(text), Code.INVALID_SQL, message, HINTS[one.clock])
 
 
 def _deleting(project: ProjectDefinition, name: str, condition: str) -> Iterator[Problem]:
@@ -60,9 +62,9 @@ def _deleting(project: ProjectDefinition, name: str, condition: str) -> Iterator
     except InvalidSql:
         return  # told with the other conditions
     path = f"tables.{name}.apply.delete_when"
-    for one in unsteady(parsed):
+    for one in non_deterministic(parsed):
         message = f"{one.why}, and {_AGAIN}"
-        yield _told(project, path, condition, one.span(condition), Code.INVALID_VALUE, message, CURES[one.clock])
+        yield _told(project, path, condition, one.span(condition), Code.INVALID_VALUE, message, HINTS[one.clock])
 
 
 def _told(

@@ -111,7 +111,11 @@ def type_words(hint: Any) -> str:
     if origin in (Union, UnionType):
         return " or ".join(type_words(arm) for arm in get_args(hint) if arm is not type(None))
     if origin is Literal:
-        return ", ".join(f"`{choice}`" for choice in get_args(hint))
+        return ", ".join(
+            f"`{str(choice).lower() if isinstance(choice, bool) else choice}`" for choice in get_args(hint)
+        )
+    if origin is tuple:
+        return "list"
     if origin is dict:
         return f"{type_words(get_args(hint)[1])} by name"
     return f"[mapping](#keys-{hint.__name__.lower()})"

@@ -11,9 +11,6 @@ from headwater.project.definition import ProjectDefinition
 from headwater.project.transforms import streaming_tables, transform_of
 from headwater.sources.kafka.config import KafkaSource
 
-_UNUSED_OPTIONS = ("append", "postgres_cdc")
-"""Types of sources whose reader takes no options."""
-
 
 def kept_tables(project: ProjectDefinition) -> list[str]:
     """The tables that a flow keeps: by a query or function, from a topic's changes, from a file."""
@@ -45,6 +42,8 @@ def _definitions(project: ProjectDefinition) -> Iterator[Problem]:
 
 
 def _settings(project: ProjectDefinition) -> Iterator[Problem]:
+    if "maintenance" in project.settings.model_fields_set:
+        yield _not_yet(project, "maintenance", "nothing looks after the lake's files by itself yet", None)
     if "server" in project.settings.model_fields_set:
         yield _not_yet(project, "server", "there is no `headwater serve` yet", None)
 
@@ -55,7 +54,7 @@ def _relations(project: ProjectDefinition) -> Iterator[Problem]:
         for name, relation in project.relations(kind).items():
             path = f"{kind.plural}.{name}"
             if relation.compact is not None:
-                by_hand = f"headwater parquet compact {name if kind is Kind.TOPIC else path} does it once"
+                by_hand = f"`headwater parquet compact {name if kind is Kind.TOPIC else path}` does it once"
                 yield _not_yet(project, f"{path}.compact", "nothing joins its small files by itself yet", by_hand)
             if relation.retain is not None:
                 yield _not_yet(
@@ -64,6 +63,10 @@ def _relations(project: ProjectDefinition) -> Iterator[Problem]:
             if relation.z_order_by:
                 message = "nothing clusters its files yet; files are passed over by the bounds of these columns"
                 yield _not_yet(project, f"{path}.z_order_by", message, None)
+            if relation.interop:
+                yield _not_yet(project, f"{path}.interop", "other formats can't read its files yet", None)
+            if relation.publish:
+                yield _not_yet(project, f"{path}.publish", "no other catalog gets to know it yet", None)
     for name, table in project.tables.items():
         if table.trigger is not None and not any(table.origins.values()):
             yield _no_effect(project, f"tables.{name}.trigger", "the table is filled by hand: no flow keeps it")
@@ -72,7 +75,9 @@ def _relations(project: ProjectDefinition) -> Iterator[Problem]:
 def _sources(project: ProjectDefinition) -> Iterator[Problem]:
     for name, source in project.sources.items():
         path = f"sources.{name}"
-        if source.options and source.type in _UNUSED_OPTIONS:
+        if source.reader_class is None:
+            yield _not_yet(project, path, f"nothing reads a source of type {source.type} yet", None)
+        if source.options and not source.takes_options:
             yield _no_effect(project, f"{path}.options", f"options of a source of type {source.type} have no effect")
         if isinstance(source, KafkaSource):
             for key, needed in _unused_of_kafka(source):
@@ -91,8 +96,8 @@ def _unused_of_kafka(source: KafkaSource) -> Iterator[tuple[str, str]]:
 
 
 def _not_yet(project: ProjectDefinition, path: str, message: str, hint: str | None) -> Problem:
-    return Problem(Code.NOT_RUNNABLE_YET, message, project.place(path), hint)
+    return Problem(Code.NOT_RUNNABLE_YET, message, project.where(path), hint)
 
 
 def _no_effect(project: ProjectDefinition, path: str, message: str) -> Problem:
-    return Problem(Code.NO_EFFECT, message, project.place(path), "take it out")
+    return Problem(Code.NO_EFFECT, message, project.where(path), "take it out")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.core.errors import Code, Problem, UsageError, Where
+from headwater.core.quotes import backticked
 from headwater.core.spec import Topic
 from headwater.project.columns import declared_columns
 from headwater.project.decorators import Registered
@@ -94,10 +95,9 @@ def mappers_of(topic: Topic, functions: Sequence[Registered]) -> list[Registered
             other = first.setdefault(event, function)
             if other is not function:
                 message = f"a second mapper for {event or 'all other events'} in topics.{topic.name}"
-                hint = (
-                    f"the groups '{other.group}' and '{function.group}' have one each; the other is at {place(other)}"
-                )
-                raise UsageError(Code.DUPLICATE_NAME, message, where=place(function), hint=hint)
+                at = code_location(other)
+                hint = f"the groups '{other.group}' and '{function.group}' have one each; the other is at {at}"
+                raise UsageError(Code.DUPLICATE_NAME, message, where=code_location(function), hint=hint)
     return found
 
 
@@ -110,7 +110,7 @@ def function_problems(functions: Sequence[Registered], topics: Sequence[Topic], 
         yield from _caught(mappers_of, topic, functions, root=root)
 
 
-def place(function: Registered) -> Where:
+def code_location(function: Registered) -> Where:
     """The line of a function, as messages name it."""
     return Where(shown(Path(function.file), Path.cwd()), function.line or None)
 
@@ -124,9 +124,9 @@ def _caught(look: Any, *arguments: Any, root: Path) -> Iterator[Problem]:
         yield Problem(told.code, told.message, where, told.hint)
 
 
-def _refused(function: Registered, why: str, cure: str) -> UsageError:
+def _refused(function: Registered, why: str, hint: str) -> UsageError:
     message = f"{function.role} '{function.name}': {why}"
-    return UsageError(Code.INVALID_FUNCTION, message, where=place(function), hint=cure)
+    return UsageError(Code.INVALID_FUNCTION, message, where=code_location(function), hint=hint)
 
 
 def _parameter(function: Registered) -> inspect.Parameter:
@@ -188,7 +188,7 @@ def _fields(function: Registered, record: type) -> str:
     if not _is_record(record):
         raise _refused(function, f"{record!r} has no fields", "take a TypedDict, dataclass or NamedTuple")
     try:
-        return ", ".join(f"{_quoted(name)} {ddl}" for name, ddl in _record_types(record, _names_of(function)))
+        return ", ".join(f"{backticked(name)} {ddl}" for name, ddl in _record_types(record, _names_of(function)))
     except (_NotAType, NameError) as error:
         raise _refused(function, f"{record.__name__}: {error}", _DECLARE) from None
 
@@ -226,7 +226,7 @@ def _ddl(hint: Any, names: dict[str, Any]) -> str:
     elif hint in _PLAIN:
         return _PLAIN[hint]
     elif _is_record(hint):
-        return f"struct<{', '.join(f'{_quoted(name)}: {ddl}' for name, ddl in _record_types(hint, names))}>"
+        return f"struct<{', '.join(f'{backticked(name)}: {ddl}' for name, ddl in _record_types(hint, names))}>"
     raise _NotAType(getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint))
 
 
@@ -248,7 +248,3 @@ def _resolved(annotation: Any, function: Registered) -> Any:
 def _names_of(function: Registered) -> dict[str, Any]:
     found: dict[str, Any] = getattr(inspect.unwrap(function.function), "__globals__", {})
     return found
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -1,10 +1,10 @@
-"""Projects to begin with: each passes `check`, and those on files run with the sample data they bring."""
+"""Projects to begin with: each passes `check`, brings sample data, and has a README that says what to run."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from importlib.resources import files
 from pathlib import Path
@@ -17,12 +17,15 @@ from headwater.project.names import slug
 DEFAULT = "shop"
 
 _FOLDER = files("headwater.project") / "examples"
+PROJECT_FILE = "headwater.yml"
+
+_KEPT = ("README.md", ".gitignore")
 _NAME = "PROJECT_NAME"
 _BEGIN = datetime(2026, 1, 5, 8, tzinfo=timezone.utc)
 
 
 def template_names() -> list[str]:
-    return sorted(entry.name.removesuffix(".yml") for entry in _FOLDER.iterdir() if entry.name.endswith(".yml"))
+    return sorted(entry.name for entry in _FOLDER.iterdir() if entry.is_dir())
 
 
 def write_project(folder: Path, template: str = DEFAULT) -> list[Path]:
@@ -30,15 +33,32 @@ def write_project(folder: Path, template: str = DEFAULT) -> list[Path]:
     if template not in template_names():
         message = f"there is no template '{template}'"
         raise UsageError(Code.USAGE, message, hint=did_you_mean(template, template_names()))
-    texts = _texts(folder.resolve().name, template)
+    name = slug(folder.resolve().name)
+    texts = {file: (_FOLDER / template / file).read_text(encoding="utf-8") for file in (PROJECT_FILE, "README.md")}
+    texts = {file: text.replace(_NAME, name) for file, text in texts.items()}
+    return write_files(folder, {**texts, **_SAMPLES[template]()})
+
+
+def require_room(folder: Path) -> None:
+    """Refuse a folder that has a project already."""
+    _require_none(folder, NAMES)
+
+
+def _require_none(folder: Path, names: Iterable[str]) -> None:
+    taken = [folder / name for name in names if (folder / name).exists()]
+    if taken:
+        raise UsageError(
+            Code.ALREADY_EXISTS, f"{taken[0]} is there already", hint="choose another folder, or remove it"
+        )
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """A project's files, and what git should leave alone; refused where there is a project already. A README and a
+    .gitignore that are there stay as they are."""
+    texts = {**texts, ".gitignore": "lake/\n.headwater/\n"}
+    texts = {name: text for name, text in texts.items() if name not in _KEPT or not (folder / name).exists()}
     try:
-        taken = [folder / name for name in (*NAMES, *texts) if (folder / name).exists()]
-        if taken:
-            raise UsageError(
-                Code.ALREADY_EXISTS,
-                f"{taken[0]} is there already",
-                hint="choose another folder, or remove it",
-            )
+        _require_none(folder, (*NAMES, *texts))
         for name, text in texts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
@@ -47,16 +67,14 @@ def write_project(folder: Path, template: str = DEFAULT) -> list[Path]:
     return [folder / name for name in texts]
 
 
-def _texts(folder_name: str, template: str) -> dict[str, str]:
-    project = (_FOLDER / f"{template}.yml").read_text(encoding="utf-8")
-    texts = {"headwater.yml": project.replace(_NAME, slug(folder_name)), ".gitignore": "lake/\n.headwater/\n"}
-    rows = _SAMPLES.get(template)
-    if rows is None:
-        return texts
-    for number, part in enumerate(_parts(list(rows()), 3), start=1):
-        lines = (json.dumps(row, separators=(", ", ": ")) for row in part)
-        texts[f"landing/part-{number}.json"] = "".join(f"{line}\n" for line in lines)
-    return texts
+def _landed(rows: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """Three files of JSON lines."""
+    parts = enumerate(_parts(list(rows), 3), start=1)
+    return {f"landing/part-{number}.json": _lines(part) for number, part in parts}
+
+
+def _lines(rows: Iterable[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row, separators=(", ", ": ")) + "\n" for row in rows)
 
 
 def _parts(rows: list[dict[str, Any]], count: int) -> Iterator[list[dict[str, Any]]]:
@@ -108,4 +126,39 @@ def _readings() -> Iterator[dict[str, Any]]:
             yield {"sensor": sensor, "measured_at": at, "celsius": round(chance.uniform(4, 24), 1)}
 
 
-_SAMPLES: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {"shop": _orders, "files": _readings}
+def _clicks() -> Iterator[dict[str, Any]]:
+    """Two hours on a web site; a robot is among the visitors, and one click is sent twice."""
+    chance = random.Random(7)
+    found = []
+    for number in range(1, 81):
+        at = _BEGIN + timedelta(seconds=chance.randrange(2 * 3600))
+        visitor = f"v-{chance.randrange(15):02}"
+        found.append(
+            {
+                "click_id": f"k-{number:03}",
+                "at": at.isoformat().replace("+00:00", "Z"),
+                "page": chance.choice(("/", "/cart", "/help", "/shoes")),
+                "visitor": visitor,
+                "robot": visitor == "v-03",
+            }
+        )
+    yield from sorted([*found, found[0]], key=lambda row: str(row["at"]))
+
+
+_SENSORS = """sensor,place,too_warm
+attic,under the roof,20
+cellar,beside the wine,12
+garden,behind the shed,22
+"""
+_CUSTOMERS = """CREATE TABLE public.customers (id int PRIMARY KEY, name text NOT NULL, city text NOT NULL, since date);
+INSERT INTO public.customers VALUES
+  (1, 'Ada', 'London', '2025-03-01'), (2, 'Blaise', 'Paris', '2025-03-02'), (3, 'Carl', 'Berlin', '2025-04-11'),
+  (4, 'Dorothea', 'Berlin', '2025-05-20'), (5, 'Emmy', 'Erlangen', '2025-06-30'), (6, 'Felix', 'Berlin', '2025-07-09');
+"""
+
+_SAMPLES: dict[str, Callable[[], dict[str, str]]] = {
+    "shop": lambda: _landed(_orders()),
+    "files": lambda: {**_landed(_readings()), "sensors.csv": _SENSORS},
+    "kafka": lambda: {"sample/clicks.ndjson": _lines(_clicks())},
+    "cdc": lambda: {"sample/customers.sql": _CUSTOMERS},
+}

@@ -12,7 +12,7 @@ from headwater.project.decorators import Registered
 from headwater.project.definition import ProjectDefinition
 from headwater.project.load.code import shown
 
-_CURE = "a parameter is named after the topic or table that it takes: def visits(clicks, customers)"
+_HINT = "a parameter is named after the topic or table that it takes: def visits(clicks, customers)"
 _MODES = ("append", "update")
 
 
@@ -36,10 +36,10 @@ def inputs_of(function: Registered, root: Path) -> Mapping[str, str]:
         raise _refused(function, root, "its parameters can't be read", "write it as a plain function") from None
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise _refused(function, root, f"its parameter '{parameter.name}' names no input", _CURE)
+            raise _refused(function, root, f"its parameter '{parameter.name}' names no input", _HINT)
     taken = {p.name: function.inputs.get(p.name, p.name) for p in parameters if p.default is p.empty}
     if not taken:
-        raise _refused(function, root, "it takes nothing", _CURE)
+        raise _refused(function, root, "it takes nothing", _HINT)
     for key, names in (("inputs", function.inputs), ("changes", function.changes)):
         for name in names:
             if name not in taken:
@@ -71,9 +71,9 @@ def line_of(function: Registered, root: Path) -> Where:
 
 
 def _unsupported(project: ProjectDefinition, path: str, what: str, hint: str) -> Problem:
-    return Problem(Code.UNSUPPORTED, f"a streaming transform has no {what}", project.place(path), hint)
+    return Problem(Code.UNSUPPORTED, f"a streaming transform has no {what}", project.where(path), hint)
 
 
-def _refused(function: Registered, root: Path, why: str, cure: str) -> UsageError:
+def _refused(function: Registered, root: Path, why: str, hint: str) -> UsageError:
     message = f"transform '{function.name}': {why}"
-    return UsageError(Code.INVALID_FUNCTION, message, where=line_of(function, root), hint=cure)
+    return UsageError(Code.INVALID_FUNCTION, message, where=line_of(function, root), hint=hint)

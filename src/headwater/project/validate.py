@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from headwater.core.errors import Code, Problem, did_you_mean, nearest
 from headwater.core.secret import MASK, Secret, is_secret_key
+from headwater.project.forms import form_of
 from headwater.project.load.tree import Key, TreeNode, dotted
 from headwater.project.load.variables import UNSET
 
@@ -29,6 +32,8 @@ _WANTED = {
     "secret_type": "should be text",
     "too_short": "should not be empty",
 }
+_ALIKE = 0.8
+"""From here on an unknown key is taken for the one that it resembles."""
 _BOUNDS = {
     "greater_than": ("gt", "more than"),
     "greater_than_equal": ("ge", "at least"),
@@ -39,31 +44,75 @@ _BOUNDS = {
 
 def validated(model: type[M], node: TreeNode, path: Sequence[Key], problems: list[Problem]) -> M | None:
     """The definition, or None with everything that is wrong with it noted."""
-    try:
-        return model.model_validate(_given(model, node))
-    except ValidationError as error:
-        details = error.errors(include_url=False, include_input=False)
-        meant = _meant(model, details)
-        for detail in details:
-            problem = None if detail["loc"] in meant else _problem(model, node, path, detail)
-            if problem is not None:
-                problems.append(problem)
-        return None
-
-
-def salvaged(model: type[M], node: TreeNode) -> M | None:
-    """A wrong definition without its wrong keys, so that the others can be checked; None if it needs them."""
     data = _given(model, node)
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        wrong = {detail["loc"][0] for detail in error.errors(include_url=False, include_input=False) if detail["loc"]}
-    if not isinstance(data, dict) or not wrong:
+        details = _details(error)
+    misspelt = _misspelt(model, data, details)
+    meant = {(*loc[:-1], key) for loc, key in misspelt.items()}
+    # Unknown keys keep the model from looking at how its keys go together.
+    hidden = _errors(model, _without_unknown(data, details, misspelt))
+    told = {(detail["loc"], detail["type"]) for detail in details}
+    more = [one for one in hidden if (one["loc"], one["type"]) not in told and one["loc"] not in meant]
+    for detail in (*details, *more):
+        problem = None if detail["loc"] in meant else _problem(model, node, path, detail)
+        if problem is not None:
+            problems.append(problem)
+    return None
+
+
+def salvaged(model: type[M], node: TreeNode) -> M | None:
+    """A wrong definition without its wrong keys, so that the others can be checked; None if it needs them.
+
+    Keys that don't go together stay: each is looked at by itself.
+    """
+    data = _given(model, node)
+    details = _errors(model, data)
+    data = _without_unknown(data, details, _misspelt(model, data, details))
+    wrong = {detail["loc"][0] for detail in _errors(model, data) if detail["loc"]}
+    if not isinstance(data, dict):
         return None
+    data = {key: value for key, value in data.items() if key not in wrong}
+    left = _errors(model, data)
+    if not left:
+        return model.model_validate(data)
+    return None if any(detail["loc"] for detail in left) else _as_they_are(model, data)
+
+
+def _as_they_are(model: type[M], data: Mapping[str, Any]) -> M:
+    """A definition of values that are right by themselves."""
+    values, annotated = {}, cast(Any, Annotated)
+    for name, field in model.model_fields.items():
+        if (field.alias or name) in data:
+            parts = (field.annotation, *field.metadata, None)
+            values[name] = TypeAdapter(annotated[parts]).validate_python(data[field.alias or name])
+    return model.model_construct(**values)
+
+
+def _errors(model: type[BaseModel], data: Any) -> list[ErrorDetails]:
     try:
-        return model.model_validate({key: value for key, value in data.items() if key not in wrong})
-    except ValidationError:
-        return None
+        model.model_validate(data)
+    except ValidationError as error:
+        return _details(error)
+    return []
+
+
+def _details(error: ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_url=False, include_input=False)
+
+
+def _without_unknown(data: Any, details: Sequence[ErrorDetails], misspelt: Mapping[tuple[Key, ...], str]) -> Any:
+    """What was given without the keys that nothing knows; those that are misspelt under their right names."""
+    data = copy.deepcopy(data)
+    for loc in [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]:
+        holder = data
+        for key in loc[:-1]:
+            holder = holder[key]
+        value = holder.pop(loc[-1])
+        if loc in misspelt:
+            holder[misspelt[loc]] = value
+    return data
 
 
 def _given(model: type[BaseModel], node: TreeNode) -> Any:
@@ -81,12 +130,22 @@ def _given(model: type[BaseModel], node: TreeNode) -> Any:
     return data
 
 
-def _meant(model: type[BaseModel], details: list[ErrorDetails]) -> set[tuple[Key, ...]]:
-    """Missing keys that are there misspelt: saying it once is enough."""
+def _misspelt(model: type[BaseModel], data: Any, details: Sequence[ErrorDetails]) -> dict[tuple[Key, ...], str]:
+    """Unknown keys that surely stand for one which is not given, by their place, and which."""
     missing = {detail["loc"] for detail in details if detail["type"] == "missing"}
-    strange = {detail["loc"] for detail in details if detail["type"] == "extra_forbidden"}
-    near = ((*loc[:-1], nearest(str(loc[-1]), keys_of(type_at(model, loc[:-1])))) for loc in strange)
-    return missing & {loc for loc in near if loc[-1] is not None}
+    found: dict[tuple[Key, ...], str] = {}
+    meant: set[tuple[Key, ...]] = set()
+    for loc in [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]:
+        holder = data
+        for key in loc[:-1]:
+            holder = holder[key]
+        best = nearest(str(loc[-1]), keys_of(type_at(model, loc[:-1])))
+        if best is None or best in holder or (right := (*loc[:-1], best)) in meant:
+            continue
+        if right in missing or SequenceMatcher(None, str(loc[-1]), best).ratio() > _ALIKE:
+            found[loc] = best
+            meant.add(right)
+    return found
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
@@ -139,12 +198,12 @@ def _problem(model: type[BaseModel], node: TreeNode, path: Sequence[Key], detail
         wanted = type_at(model, inner[:-1]).model_fields
         says = next((f.description for name, f in wanted.items() if (f.alias or name) == inner[-1]), None)
         return Problem(Code.MISSING_KEY, f"'{inner[-1]}' must be given", where, says and says.rstrip("."))
-    message, hint = _message(model, inner, at, detail)
+    message, hint = _message(model, path, inner, at, detail)
     return Problem(Code.INVALID_VALUE, message, where, hint)
 
 
 def _message(
-    model: type[BaseModel], inner: Sequence[Key], at: TreeNode, detail: ErrorDetails
+    model: type[BaseModel], path: Sequence[Key], inner: Sequence[Key], at: TreeNode, detail: ErrorDetails
 ) -> tuple[str, str | None]:
     kind = detail["type"]
     context = detail.get("ctx") or {}
@@ -165,6 +224,9 @@ def _message(
     else:
         message = _WANTED.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
     hint = None
+    if kind in ("model_type", "dict_type", "tuple_type"):
+        key = (*path, *inner)[-1]
+        hint = form_of(str(key), type_at(model, inner), None if at.written or shown is None else at.value)
     if kind == "string_type" and isinstance(at.value, (int, float)):
         hint = "put it in quotes"
     return (message if shown is None else f"{message}, not {shown}"), hint

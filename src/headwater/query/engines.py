@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from headwater.core.errors import Code, HeadwaterError, UsageError
 from headwater.core.model import At
 from headwater.query.limits import SMALL, Limits, QueryStop
 from headwater.query.result import Answer, Result
+from headwater.query.settings import ENGINES as ENGINES
+from headwater.query.settings import Engine as Engine
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -18,9 +20,6 @@ if TYPE_CHECKING:
     from headwater.query.duckdb.eligibility import QueryPlan
     from headwater.query.duckdb.scans import DuckScan
     from headwater.query.spark.answer import SparkAnswer
-
-Engine = Literal["auto", "spark", "duckdb"]
-ENGINES: tuple[Engine, ...] = ("auto", "spark", "duckdb")
 
 Pinned = Mapping[tuple["Kind", str, "At | None"], "Version | None"]
 """Versions that relations are read at, whatever has been committed since."""

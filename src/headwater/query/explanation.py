@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from headwater.core.model import Version
 
@@ -188,7 +187,7 @@ class Explained:
         """Bytes that were read."""
         return _sum(table.bytes for table in self.tables)
 
-    def described(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """For JSON."""
         return {**asdict(self), "cost_estimated": self.cost_estimated, "cost": self.cost}
 

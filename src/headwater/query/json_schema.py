@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+from headwater.formats.columns import TableColumn, columns_of, short_type
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+
+SchemaView = Literal["spark", "parquet", "json-schema"]
+"""How a schema is shown: as Spark has it, as a Parquet file does, or as JSON Schema."""
 
 _PLAIN: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
@@ -23,29 +29,33 @@ _PLAIN: dict[str, dict[str, Any]] = {
 }
 
 
-def json_schema(schema: StructType, title: str) -> dict[str, Any]:
+def json_schema(columns: Sequence[TableColumn], title: str) -> dict[str, Any]:
     """A row: an object that has every column."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **_object(schema)}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **_object(columns)}
 
 
-def _object(schema: StructType) -> dict[str, Any]:
-    properties = {field.name: _of(field.dataType, nullable=field.nullable) for field in schema.fields}
+def _object(columns: Sequence[TableColumn]) -> dict[str, Any]:
+    properties = {column.name: _of(column.type, nullable=column.nullable) for column in columns}
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _of(type: DataType, *, nullable: bool) -> dict[str, Any]:
-    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
-
-    if isinstance(type, StructType):
-        found = _object(type)
-    elif isinstance(type, ArrayType):
-        found = {"type": "array", "items": _of(type.elementType, nullable=type.containsNull)}
-    elif isinstance(type, MapType):
-        found = {"type": "object", "additionalProperties": _of(type.valueType, nullable=type.valueContainsNull)}
-    elif isinstance(type, DecimalType):
-        digits = type.precision - type.scale
-        fraction = f"(\\.[0-9]{{1,{type.scale}}})?" if type.scale else ""
-        found = {"type": "string", "pattern": f"^-?[0-9]{{1,{max(digits, 1)}}}{fraction}$"}
+def _of(type: Any, *, nullable: bool) -> dict[str, Any]:
+    if isinstance(type, str):
+        found = _plain(type)
+    elif type["type"] == "struct":
+        found = _object(columns_of(type))
+    elif type["type"] == "array":
+        found = {"type": "array", "items": _of(type["elementType"], nullable=type["containsNull"])}
     else:
-        found = dict(_PLAIN.get(type.simpleString(), {"type": "string"}))
+        values = _of(type["valueType"], nullable=type["valueContainsNull"])
+        found = {"type": "object", "additionalProperties": values}
     return {**found, "type": [found["type"], "null"]} if nullable else found
+
+
+def _plain(type: str) -> dict[str, Any]:
+    decimal = _DECIMAL.fullmatch(type)
+    if decimal is None:
+        return dict(_PLAIN.get(short_type(type), {"type": "string"}))
+    precision, scale = int(decimal[1]), int(decimal[2])
+    fraction = f"(\\.[0-9]{{1,{scale}}})?" if scale else ""
+    return {"type": "string", "pattern": f"^-?[0-9]{{1,{max(precision - scale, 1)}}}{fraction}$"}

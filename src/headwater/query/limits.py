@@ -89,7 +89,7 @@ class QueryStop:
             self._stop = stop
         timer = None
         if self._seconds is not None:
-            timer = threading.Timer(max(self._left(), 0), self._expire)
+            timer = threading.Timer(min(max(self._left(), 0), threading.TIMEOUT_MAX), self._expire)
             timer.daemon = True
             timer.start()
         try:

@@ -3,51 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
 
-from headwater.query.result import Result
+from headwater.query.result import HeldAnswer, Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_PLAIN = (bool, int, float, str, datetime)
+_PLAIN = (bool, int, float, str, Decimal, bytes, date, datetime)
 
 
-def told(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Result:
+def told(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> Result:
     """Rows that were not asked of an engine; what is nested in them is JSON."""
-    answer = _Told(rows, columns)
+    import pyarrow as pa
+
+    table = pa.table({name: _column([row.get(name) for row in rows]) for name in columns})
+    answer = HeldAnswer(table, "headwater", "it is known without reading a table")
     return Result(answer, lambda: answer)
 
 
-class _Told:
-    """The rows in Arrow."""
-
-    engine = "headwater"
-    reason = "it is known without reading a table"
-
-    def __init__(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-        import pyarrow as pa
-
-        self._table = pa.table({name: _column([row.get(name) for row in rows]) for name in columns})
-        self.versions: dict[str, int | None] = {}
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._table.schema
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self._table.to_batches()
-
-    def rows(self) -> None:
-        """Only by batches."""
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-def _column(values: list[Any]) -> pa.Array:
+def _column(values: list[object]) -> pa.Array:
     import pyarrow as pa
 
     kinds = {type(value) for value in values if value is not None}
@@ -56,7 +34,7 @@ def _column(values: list[Any]) -> pa.Array:
     return pa.array([_text(value) for value in values], pa.string())
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, default=str, ensure_ascii=False)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal
 
 from headwater.core.errors import Code, UsageError, did_you_mean
-from headwater.query.engines import ENGINES, Engine
 
+Engine = Literal["auto", "spark", "duckdb"]
+ENGINES: tuple[Engine, ...] = ("auto", "spark", "duckdb")
 PREFIX = "headwater."
 Stale = Literal["refresh", "serve", "fail"]
 STALE: tuple[Stale, ...] = ("refresh", "serve", "fail")
@@ -26,6 +27,7 @@ class SqlSettings:
     """What is done with a view of mode `on_query` that is older than it may be."""
 
     def set(self, name: str, value: str) -> None:
+        """As `SET headwater.engine = spark` does."""
         key = self._known(name)
         word = {"true": "on", "false": "off"}.get(value.lower(), value.lower())
         if word not in _CHOICES[key]:
@@ -33,7 +35,8 @@ class SqlSettings:
             raise UsageError(Code.INVALID_VALUE, f"{PREFIX}{key} can't be '{value}'", hint=hint)
         setattr(self, key, word)
 
-    def shown(self, name: str | None = None) -> list[dict[str, Any]]:
+    def shown(self, name: str | None = None) -> list[dict[str, str]]:
+        """One of them, or all, by their names in SQL."""
         names = [field.name for field in fields(self)] if name is None else [self._known(name)]
         return [{"name": PREFIX + key, "value": getattr(self, key)} for key in names]
 

@@ -6,6 +6,7 @@ from headwater.catalogs.embedded import Row
 from headwater.formats.iceberg.names import split
 from headwater.formats.iceberg.recovery import noted_tables, present_metadata
 from headwater.formats.iceberg.relocation import tables_in
+from headwater.formats.registry import FORMATS
 from headwater.recovery.context import Context
 
 
@@ -30,7 +31,7 @@ def register(lake: Context) -> list[str]:
 
 def _tables(lake: Context) -> list[tuple[str, ...]]:
     """The names of the tables that lie in the warehouse, catalog first."""
-    records = (record.table for record in lake.state.relations() if record.format == "iceberg")
+    records = (record.table for record in lake.state.relations() if FORMATS.get(record.format).in_catalogs)
     named = {split(table) for table in records if table is not None} | set(noted_tables(lake.files))
     catalog_of = {parts[1:]: parts[0] for parts in named if parts[0] in lake.embedded}
     found = []

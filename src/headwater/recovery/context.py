@@ -13,9 +13,10 @@ from headwater.catalogs.embedded import EmbeddedCatalog, embedded
 from headwater.catalogs.jdbc import JdbcCatalog
 from headwater.core.state import RelationRecord, State
 from headwater.core.storage import Files
-from headwater.flows.flow import Ledger
+from headwater.flows.ledger import Ledger
 from headwater.formats.base import LakeContext
 from headwater.formats.iceberg.names import split
+from headwater.formats.registry import FORMATS
 from headwater.project.definition import ProjectDefinition
 from headwater.recovery.manifest import Manifest
 
@@ -31,12 +32,12 @@ class Context:
     state: State
 
     @cached_property
-    def around(self) -> LakeContext:
-        return self.project.surroundings
+    def context(self) -> LakeContext:
+        return self.project.lake_context
 
     @cached_property
     def files(self) -> Files:
-        return Files(self.around.warehouse, self.around.storage)
+        return Files(self.context.warehouse, self.context.storage)
 
     @property
     def manifest(self) -> Manifest:
@@ -44,20 +45,20 @@ class Context:
 
     @property
     def warehouse(self) -> str:
-        return self.around.warehouse
+        return self.context.warehouse
 
     @property
     def home(self) -> str:
-        return self.around.home
+        return self.context.home
 
     @cached_property
     def catalogs(self) -> Mapping[str, CatalogSpec]:
-        return {DEFAULT: JdbcCatalog(), **self.around.catalogs}
+        return {DEFAULT: JdbcCatalog(), **self.context.catalogs}
 
     @property
     def embedded(self) -> list[str]:
         """The Iceberg catalogs that lie in the project's own folder."""
-        return embedded(self.around.catalogs)
+        return embedded(self.context.catalogs)
 
     @property
     def catalog(self) -> EmbeddedCatalog:
@@ -75,7 +76,7 @@ class Context:
     @property
     def lacks_catalog(self) -> bool:
         """Whether relations are recorded in an embedded catalog that is not there."""
-        tables = (record.table for record in self.state.relations() if record.format == "iceberg")
+        tables = (record.table for record in self.state.relations() if FORMATS.get(record.format).in_catalogs)
         kept = any(table is not None and split(table)[0] in self.embedded for table in tables)
         return kept and not self.catalog.exists()
 

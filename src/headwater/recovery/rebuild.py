@@ -11,9 +11,11 @@ import sqlglot
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.model import Kind
+from headwater.core.quotes import backticked
 from headwater.core.state import STORED, RelationRecord
-from headwater.flows.flow import Ledger, flow_name
+from headwater.flows.ledger import Ledger, flow_name
 from headwater.formats.base import Address
+from headwater.formats.paimon.format import PAIMON
 from headwater.formats.registry import FORMATS
 from headwater.project.fingerprint import fingerprint
 from headwater.recovery.catalog import register
@@ -22,7 +24,6 @@ from headwater.recovery.context import Context
 HIDDEN = "_hw_"
 """What the names of columns begin with that people don't see."""
 
-_MARKS = (("_delta_log", "delta"), (".hoodie", "hudi"), ("metadata", "iceberg"), ("_headwater", "parquet"))
 _ENDING = re.compile(r"__\d+(_\d+)?$")
 
 
@@ -57,12 +58,12 @@ def _folders(lake: Context, kind: Kind) -> Iterator[tuple[str, str]]:
     """Folders of tables, and the format of each."""
     for entry in lake.files.list(kind.plural):
         names = {each.name for each in lake.files.list(entry.path) if each.is_folder} if entry.is_folder else set()
-        format = next((format for mark, format in _MARKS if mark in names), None)
+        format = next((format for format in FORMATS if format.marker in names), None)
         if format is not None:
-            yield entry.name, format
-    for entry in lake.files.list(f"paimon/{kind.plural}.db"):
+            yield entry.name, format.name
+    for entry in lake.files.list(f"{PAIMON.catalog}/{kind.plural}.db"):
         if entry.is_folder:
-            yield entry.name, "paimon"
+            yield entry.name, PAIMON.name
 
 
 def _current(lake: Context, kind: Kind, name: str, folders: list[tuple[str, str]]) -> tuple[str, str] | None:
@@ -79,7 +80,7 @@ def _json(text: bytes | None) -> list[dict[str, str | None]]:
 
 
 def _record(lake: Context, kind: Kind, name: str, folder: str, format: str) -> RelationRecord | None:
-    address = FORMATS.get(format).address(lake.around, kind.plural, folder)
+    address = FORMATS.get(format).address(lake.context, kind.plural, folder)
     definition = lake.project.relations(kind).get(name)
     columns = _columns(lake, format, address)
     hidden = tuple(column for column in columns if column.startswith(HIDDEN))
@@ -102,11 +103,11 @@ def _record(lake: Context, kind: Kind, name: str, folder: str, format: str) -> R
 
 
 def _columns(lake: Context, format: str, address: Address) -> list[str]:
-    light = FORMATS.get(format).light
-    if light is None:
+    native = FORMATS.get(format).native
+    if native is None:
         return []
     try:
-        names: list[str] = light(address, lake.around).read().schema.names
+        names: list[str] = native(address, lake.context).read().schema.names
         return names
     except HeadwaterError:
         return []
@@ -124,6 +125,6 @@ def _is_plain(sql: str | None) -> bool:
 
 
 def _shown(columns: list[str]) -> str:
-    names = ", ".join("`" + name.replace("`", "``") + "`" for name in columns if not name.startswith(HIDDEN))
+    names = ", ".join(backticked(name) for name in columns if not name.startswith(HIDDEN))
     shown = f"{HIDDEN}shown"
     return f"SELECT {names} FROM {STORED}" + (f" WHERE `{shown}`" if shown in columns else "")

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headwater.core.errors import Code, HeadwaterError, TerminalError, UsageError
+from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
 from headwater.core.logs import get_logger
 from headwater.core.private_files import create_private, make_private
 from headwater.core.progress import notice
-from headwater.core.state import LakeRecord, State
+from headwater.core.state import LAKE_FORMAT, LakeRecord, State
 from headwater.core.storage import Files
 from headwater.formats.relocation import inside
 from headwater.project.definition import ProjectDefinition
 from headwater.recovery.context import Context
-from headwater.recovery.identity import LakeIdentity, is_at, is_same_place
+from headwater.recovery.identity import LakeIdentity, is_at, is_same_place, require_known_format
 
 log = get_logger(__name__)
 
@@ -28,12 +28,37 @@ log = get_logger(__name__)
 def reconcile(project: ProjectDefinition, state: State, *, making: bool = False) -> None:
     """Before a state is used. `making`: the lake is about to be written for the first time."""
     lake = Context(project, state)
-    if (making or _can_be_read(lake)) and not _is_as_it_was(lake):
+    if (making or _can_be_read(lake)) and not _is_as_it_was(lake, making=making):
         with _alone(lake):
-            if not _is_as_it_was(lake):
+            if not _is_as_it_was(lake, making=making):
                 _reconcile(lake, making=making)
     state.copy = lake.manifest
     state.refusal = _refusal(lake)
+
+
+def require_readable(project: ProjectDefinition, state: State) -> None:
+    """Instead of `reconcile` where a lake is only looked at: refuse one of a newer Headwater, put nothing right."""
+    lake, known = Context(project, state), state.lake()
+    require_known_format(lake.files, None if known is None else known.format)
+    if lake.files.is_local and _can_be_read(lake) and (told := LakeIdentity.read(lake.files)) is not None:
+        require_known_format(lake.files, told.format)
+
+
+def require_lake(project: ProjectDefinition, state: State) -> None:
+    """Raise where the state's lake is not at its place any more: asked before the lake is read, written or planned.
+
+    A disk that is not mounted leaves an empty folder, in which a new lake would be begun.
+    """
+    lake, known = Context(project, state), state.lake()
+    if known is None or known.warehouse != lake.warehouse or not lake.files.is_local or lake.files.exists("_headwater"):
+        return
+    anew = f"make the folder {lake.in_warehouse('_headwater')}" if state.is_shared else f"delete {lake.home}"
+    there = "nothing of it is in that folder" if lake.files.exists() else "there is no such folder"
+    raise TransientError(
+        Code.STORAGE_FAILED,
+        f"the lake {lake.warehouse} is gone: {there}",
+        hint=f"mount its disk, or put the lake back; to begin an empty one there, {anew}",
+    )
 
 
 def _can_be_read(lake: Context) -> bool:
@@ -50,16 +75,23 @@ def _can_be_read(lake: Context) -> bool:
     return True
 
 
-def _is_as_it_was(lake: Context) -> bool:
+def _is_as_it_was(lake: Context, *, making: bool) -> bool:
+    """Whether there is nothing to put right. `making`: nor a version of the lake's layout to write down."""
     known = lake.state.lake()
-    if known is None or known.warehouse != lake.warehouse or lake.lacks_catalog:
+    if known is None or known.warehouse != lake.warehouse:
+        return False
+    require_known_format(lake.files, known.format)
+    if lake.lacks_catalog or (making and known.format != LAKE_FORMAT):
         return False
     if known.home != lake.home and not lake.state.is_shared and not _is_another_home(lake, known):
         return False
     if not lake.files.is_local:
         return True  # one place of a store is one lake; it is not asked, so that what needs no lake works without it
     told = LakeIdentity.read(lake.files)
-    return told is not None and told.id == known.id and told.warehouse == lake.warehouse
+    if told is None:
+        return False
+    require_known_format(lake.files, told.format)
+    return told.id == known.id and told.warehouse == lake.warehouse and not (making and told.format != LAKE_FORMAT)
 
 
 def _reconcile(lake: Context, *, making: bool) -> None:
@@ -70,6 +102,7 @@ def _reconcile(lake: Context, *, making: bool) -> None:
         told = _unnamed(lake, known, making=making)
         if told is None:
             return
+    require_known_format(lake.files, told.format)
     if known is not None and known.id != told.id:
         _leave(lake, known)
         known = None
@@ -177,7 +210,7 @@ def _settle(lake: Context, told: LakeIdentity) -> None:
         return
     known = lake.state.lake()
     home = known.home if known is not None and _is_another_home(lake, known) else lake.home
-    lake.state.set_lake(LakeRecord(here.id, lake.warehouse, home))
+    lake.state.set_lake(LakeRecord(here.id, lake.warehouse, home, LAKE_FORMAT))
 
 
 def _refusal(lake: Context) -> HeadwaterError | None:
@@ -217,7 +250,7 @@ def _files(lake: Context, told: LakeIdentity) -> Files:
 
 
 def _at(lake: Context, warehouse: str) -> Files:
-    return Files(warehouse, lake.around.storage)
+    return Files(warehouse, lake.context.storage)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from headwater.core.storage import Files
 from headwater.formats.feed_folders import FEEDS, safe_name
 from headwater.formats.iceberg.names import split
 from headwater.formats.iceberg.relocation import relocate, tables_in
+from headwater.formats.registry import FORMATS
 from headwater.formats.relocation import PathMap, inside
 from headwater.recovery.context import Context
 from headwater.recovery.source_files import restamp
@@ -39,8 +40,9 @@ def relocate_lake(lake: Context, old_warehouse: str, old_home: str, *, copied: b
     for folder in tables:
         relocate(lake.files, folder, paths)
     for record in lake.state.relations():
-        if record.format == "iceberg" and record.path is not None and inside(record.path, lake.warehouse) is None:
-            relocate(Files(record.path, lake.around.storage), "", paths)
+        keeps_paths = FORMATS.get(record.format).in_catalogs
+        if keeps_paths and record.path is not None and inside(record.path, lake.warehouse) is None:
+            relocate(Files(record.path, lake.context.storage), "", paths)
     _relocate_catalog(lake, paths)
     _relocate_feeds(lake, old_warehouse, paths)
     for path in _lists(lake.files):
@@ -70,7 +72,7 @@ def old_place(lake: Context) -> str | None:
 def _require_catalogs(lake: Context, tables: list[str], *, copied: bool) -> None:
     """Refuse what another catalog than the lake's own refers to: only that one can say where its tables are."""
     for record in lake.state.relations():
-        if record.format != "iceberg" or record.table is None:
+        if record.table is None or not FORMATS.get(record.format).in_catalogs:
             continue
         catalog, *inner = split(record.table)
         spec = lake.catalogs.get(catalog)
@@ -154,7 +156,7 @@ def _note_slots(lake: Context, old_warehouse: str) -> None:
     for name, source in lake.project.sources.items():
         folder = f"_headwater/sources/{name}"
         if isinstance(source, PostgresCdcSource) and lake.files.exists(folder):
-            files = Files(lake.files.join(folder), lake.around.storage)
+            files = Files(lake.files.join(folder), lake.context.storage)
             note_copied(files, slot_of(source, lake.project.name), old_warehouse)
 
 

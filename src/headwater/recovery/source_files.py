@@ -29,14 +29,14 @@ def restamp(lake: Context, old_root: str) -> None:
         rest = inside(location, root)
         if rest is None:
             continue  # it stayed where it was
-        here = Folder(source, location, lake.around.storage)
-        there = Folder(source, posixpath.join(old_root, rest), lake.around.storage)
+        here = Folder(source, location, lake.context.storage)
+        there = Folder(source, posixpath.join(old_root, rest), lake.context.storage)
         if not here.is_local:
             continue
         flow = f"_headwater/flows/topics.{topic.name}"
         epochs = [entry.path for entry in lake.files.list(flow) if entry.is_folder and entry.name.startswith("epoch-")]
         for folder in (flow, *epochs):
-            notes = Files(lake.files.join(folder), lake.around.storage)
+            notes = Files(lake.files.join(folder), lake.context.storage)
             restamped(notes, partial(_same, here=here, there=there))
 
 

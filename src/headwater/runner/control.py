@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headwater.flows.flow import Ledger
+from headwater.flows.ledger import Ledger
 from headwater.runner.holders import Holder
 from headwater.runner.holds import alone
 from headwater.runner.leases import Lease
@@ -27,6 +27,7 @@ def start_over(warehouse: Warehouse, name: str, *, empty: bool) -> int:
     """Begin a new epoch: the source is read from its beginning, at once where a runner has the flow, also if it has
     given it up, else with the next run. Returns the epoch's number."""
     flow = named(warehouse, name)
+    warehouse.require_lake()
     with alone(warehouse, flow):
         return Ledger(warehouse.files, flow).restart(empty=empty).number
 
@@ -34,7 +35,7 @@ def start_over(warehouse: Warehouse, name: str, *, empty: bool) -> int:
 @contextmanager
 def holding_alone(warehouse: Warehouse, flow: str) -> Iterator[None]:
     """Nobody may run it meanwhile."""
-    lease = Lease.take(warehouse.state, flow, Holder.here(), warehouse.project.settings.runtime.lease)
+    lease = Lease.take(warehouse.state, flow, Holder.here(), warehouse.project.settings.runtime.lease, of_command=True)
     try:
         yield
     finally:

@@ -16,12 +16,13 @@ from headwater.core.errors import Code, HeadwaterError, TransientError
 from headwater.core.logs import get_logger
 from headwater.core.spec.base import Trigger
 from headwater.core.state import Control
-from headwater.flows.flow import Flow, Range, StepDone, Steps
+from headwater.flows.flow import Steps
+from headwater.flows.step import StepDone
 from headwater.runner.leases import Lease
 from headwater.runner.pace import LONGEST_RETRY, SOURCE_RETRY, BackOff
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState, blocked
 from headwater.runner.setups import FlowSetup
-from headwater.sources.reader import Lag
+from headwater.sources.reader import Lag, OffsetRange
 from headwater.spark.errors import as_headwater_error
 from headwater.spark.jvm import has_ended
 from headwater.spark.session import activate, fork
@@ -99,7 +100,7 @@ class FlowWorker:
             self._say("started")
             while not self.stopping.is_set() and not self._turn():
                 pass
-        except Exception as caught:
+        except BaseException as caught:
             if not self._spark_has_ended():
                 self._fail(as_headwater_error(caught, self.places), caught)
         finally:
@@ -114,7 +115,7 @@ class FlowWorker:
     def probe(self) -> None:
         """Find out why a step takes long, in a thread of its own: called every so often by another thread."""
         begun, flow, now = self._step_begun, self._flow, time.monotonic()
-        if begun is None or not isinstance(flow, Flow) or now - max(begun, self._probed) < PROBE_AFTER:
+        if begun is None or flow is None or now - max(begun, self._probed) < PROBE_AFTER:
             return
         self._probed = now + PROBE_PATIENCE  # not another one while this one waits
 
@@ -146,7 +147,7 @@ class FlowWorker:
             return self._rest()
         try:
             return self._once() if self.trigger == "once" else self._on()
-        except Exception as caught:
+        except BaseException as caught:  # a library in Rust that panics raises no Exception
             return self._after(caught)
 
     def _once(self) -> bool:
@@ -210,7 +211,7 @@ class FlowWorker:
             self._look_behind(flow, Lag(records=0), now=not self._looked or self.report.lag is None)
         self.report.state = FlowState.WAITING
 
-    def _step(self, flow: Steps, range: Range | None = None) -> bool:
+    def _step(self, flow: Steps, range: OffsetRange | None = None) -> bool:
         self.mounted()
         self.report.state, self._step_begun = FlowState.RUNNING, time.monotonic()
         try:
@@ -271,7 +272,7 @@ class FlowWorker:
 
     # --- when it does not go well, or people interfere
 
-    def _after(self, caught: Exception) -> bool:
+    def _after(self, caught: BaseException) -> bool:
         """A turn failed."""
         error = as_headwater_error(caught, self.places)
         self._let_go()

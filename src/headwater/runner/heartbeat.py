@@ -41,7 +41,7 @@ class Heartbeat:
         """Called with every round."""
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._go, name="tending", daemon=True)
+        self._thread = threading.Thread(target=self._go, name="heartbeat", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
@@ -95,7 +95,7 @@ class Heartbeat:
 
     def _write(self) -> None:
         """Keep what has changed of the flows' states."""
-        records = {report.flow: report.record() for report in self.reports}
+        records = {report.flow: report.status() for report in self.reports}
         changed = {flow: record for flow, record in records.items() if self._written.get(flow) != record}
         self.state.put_statuses(changed)
         self._written.update(changed)

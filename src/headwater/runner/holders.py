@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import psutil
-
 from headwater.core.errors import Code, TerminalError
 
 ENDING = 15.0
@@ -81,6 +79,8 @@ class Holder:
 def _end(pid: int, started: float) -> None:
     if not _is_there(pid, started):
         return
+    import psutil  # loaded where a process is looked for: most commands find none
+
     try:
         psutil.Process(pid).kill()
     except psutil.NoSuchProcess:
@@ -106,6 +106,8 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> float | None:
+    import psutil
+
     try:
         return psutil.Process(pid).create_time()
     except psutil.NoSuchProcess:
@@ -113,6 +115,8 @@ def _started(pid: int) -> float | None:
 
 
 def _is_there(pid: int, started: float) -> bool:
+    import psutil
+
     try:
         process = psutil.Process(pid)
         # A clock that was set makes the same process seem to have started a little earlier or later.

@@ -36,6 +36,7 @@ def holding(warehouse: Warehouse, flow: str, *, wait: bool = False) -> Iterator[
     Inside the runner that holds the flow its steps go on: commits of one process take turns by the table's lock.
     `wait`: for whoever works on it in this process, who is refused otherwise.
     """
+    warehouse.project.require_whole()
     with _one_command(warehouse, flow, wait), _held(warehouse, flow) as guard:
         yield guard
 
@@ -44,6 +45,7 @@ def holding(warehouse: Warehouse, flow: str, *, wait: bool = False) -> Iterator[
 def alone(warehouse: Warehouse, flow: str, *, wait: bool = False) -> Iterator[Guard]:
     """While this is open nobody runs the flow: a runner that has it is asked to let go of it, and takes it back at the
     end, opened again. Refused (FLOW_HELD) where it does not let go in time."""
+    warehouse.project.require_whole()
     with _one_command(warehouse, flow, wait):
         with _renewed(warehouse, _let_go(warehouse, flow)) as guard:
             yield guard
@@ -56,7 +58,7 @@ def is_written_alongside(warehouse: Warehouse, flow: str) -> bool:
 
 
 def _key(warehouse: Warehouse, flow: str) -> str:
-    return f"{warehouse.around.warehouse}/{flow}"
+    return f"{warehouse.context.warehouse}/{flow}"
 
 
 @contextmanager
@@ -85,7 +87,7 @@ def _held(warehouse: Warehouse, flow: str) -> Iterator[Guard]:
     finally:
         with _counting:
             _alongside[key] -= 1
-    with _renewed(warehouse, Lease.take(state, flow, _me(), warehouse.project.settings.runtime.lease)) as guard:
+    with _renewed(warehouse, _lease_of_command(warehouse, flow)) as guard:
         yield guard
 
 
@@ -114,6 +116,10 @@ def _me() -> Holder:
     return Holder.here().with_jvm(jvm_pid() if is_running() else None)
 
 
+def _lease_of_command(warehouse: Warehouse, flow: str) -> Lease:
+    return Lease.take(warehouse.state, flow, _me(), warehouse.project.settings.runtime.lease, of_command=True)
+
+
 def _let_go(warehouse: Warehouse, flow: str) -> Lease:
     """The flow's lease, once the runner that has it has let go of it."""
     state: State = warehouse.state
@@ -123,7 +129,7 @@ def _let_go(warehouse: Warehouse, flow: str) -> Lease:
     try:
         while True:
             try:
-                return Lease.take(state, flow, _me(), runtime.lease)
+                return _lease_of_command(warehouse, flow)
             except HeadwaterError as error:
                 if error.code is not Code.FLOW_HELD or time.monotonic() > deadline:
                     raise

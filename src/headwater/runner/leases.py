@@ -13,6 +13,9 @@ from headwater.core.logs import get_logger
 from headwater.core.state import LeaseRecord, State
 from headwater.runner.holders import Holder
 
+_OF_COMMAND = "command-"
+"""How the token of a lease begins that a command has for as long as it works."""
+
 log = get_logger(__name__)
 
 
@@ -34,6 +37,20 @@ def held(record: LeaseRecord, now: float) -> Held:
     return Held(holder, there and now < record.expires_at, heard_at)
 
 
+def require_free(state: State, flow: str) -> None:
+    """Refuse (FLOW_HELD) where another process may write for the flow: asked before work that would be for nothing."""
+    record = state.lease(flow)
+    found = None if record is None else held(record, state.now())
+    if found is not None and found.live and not found.holder.is_me:
+        raise _refusal(flow, found.holder)
+
+
+def is_lent(state: State, flow: str) -> bool:
+    """Whether a flow that is held comes back soon: a command works on it, or its lease has just ended."""
+    record = state.lease(flow)
+    return record is None or record.token.startswith(_OF_COMMAND)
+
+
 class Lease:
     """One flow's lease, ours until it is released or lost."""
 
@@ -47,12 +64,13 @@ class Lease:
         self.lost = False
 
     @staticmethod
-    def take(state: State, flow: str, holder: Holder, duration: timedelta) -> Lease:
+    def take(state: State, flow: str, holder: Holder, duration: timedelta, *, of_command: bool = False) -> Lease:
         """Take it where it is free, or its holder is gone or has not been heard of for too long; else FLOW_HELD.
 
-        A holder on this machine is ended first, with its JVM: it may only be paused.
+        A holder on this machine is ended first, with its JVM: it may only be paused. `of_command`: it is given back as
+        soon as the command is over, and a runner that starts meanwhile waits for it.
         """
-        token = uuid.uuid4().hex
+        token = (_OF_COMMAND if of_command else "") + uuid.uuid4().hex
         now = state.now()
         mine = LeaseRecord(flow, token, holder.record(), now, now + duration.total_seconds())
         found = state.lease(flow)

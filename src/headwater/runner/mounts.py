@@ -6,6 +6,7 @@ import uuid
 
 from headwater.core.errors import Code, TransientError
 from headwater.core.storage import Files
+from headwater.recovery.identity import PATH as LAKE
 
 _MARKER = "_headwater/warehouse.id"
 
@@ -24,12 +25,17 @@ class Mount:
         if self._id is None:
             self._id = self._begun()
         if self._files.find(_MARKER) != self._id:
-            raise TransientError(
-                Code.STORAGE_FAILED,
-                f"the warehouse at {self._files.root} is gone: it has no {_MARKER} as at the start of the runner",
-                hint="mount its disk again; it goes on by itself then",
-            )
+            raise self._gone(_MARKER)
+
+    def _gone(self, file: str) -> TransientError:
+        return TransientError(
+            Code.STORAGE_FAILED,
+            f"the warehouse at {self._files.root} is gone: it has no {file} as at the start of the runner",
+            hint="mount its disk again; it goes on by itself then",
+        )
 
     def _begun(self) -> bytes | None:
+        if not self._files.exists(LAKE):
+            raise self._gone(LAKE)
         self._files.write_new(_MARKER, uuid.uuid4().hex)
         return self._files.find(_MARKER)

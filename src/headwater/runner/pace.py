@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from datetime import timedelta
 
-from headwater.flows.flow import Range
+from headwater.sources.reader import OffsetRange
 
 SHORTEST_POLL, LONGEST_POLL = 0.1, 1.0
 """Seconds between looks at a source: short after something came, longer the longer nothing does."""
@@ -25,7 +25,7 @@ class Pace:
     _first_seen: float | None = None
     _poll: float = SHORTEST_POLL
 
-    def wait(self, ahead: Range | None, now: float) -> float:
+    def wait(self, ahead: OffsetRange | None, now: float) -> float:
         """Seconds until it is time to look again; 0: take what is ahead now."""
         if ahead is None:
             self._first_seen = None

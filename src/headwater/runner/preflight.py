@@ -5,9 +5,10 @@ from __future__ import annotations
 from headwater.core.errors import Code, UsageError
 from headwater.core.secret import Secret
 from headwater.core.spec import RelationSpec
-from headwater.flows.flow import Epoch
-from headwater.formats.base import Capability, SparkTable
+from headwater.flows.ledger import Epoch
+from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
+from headwater.formats.spark_table import SparkTable
 from headwater.warehouse import Warehouse
 
 

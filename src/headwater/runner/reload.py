@@ -8,12 +8,13 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.core.errors import Code, HeadwaterError, ProjectError, TerminalError, UsageError
 from headwater.core.logs import get_logger
+from headwater.core.record import Record
 from headwater.operations.plan import prepare, require_applied
 from headwater.project.check import check_project
 from headwater.project.definition import ProjectDefinition
@@ -31,22 +32,19 @@ if TYPE_CHECKING:
 
 EVERY = 0.5
 """Seconds between two looks at the files of a project that is watched; a change has to rest for as long."""
-_TAKEN_UP = frozenset({"description", "code", "format", "trigger", "include", "server"})
+_TAKEN_UP = frozenset({"description", "code", "defaults", "format", "trigger", "include", "server"})
 """Settings that a runner needs no new start for."""
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Reloaded:
+class Reloaded(Record):
     """What a reload did: the flows that began, began again, and ended. All others never noticed."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-
-    def record(self) -> dict[str, Any]:
-        return {key: list(flows) for key, flows in asdict(self).items()}
 
 
 class Reload:
@@ -78,7 +76,7 @@ class Reload:
             done = self._take_up(found, apply=apply or self._runner.apply)
         if self._runner.door is not None:
             self._runner.door.renew(found)
-        self._runner.tell(FlowEvent("reloaded", None, done.record()))
+        self._runner.tell(FlowEvent("reloaded", None, done.to_dict()))
         return done
 
     def _take_up(self, project: ProjectDefinition, *, apply: bool) -> Reloaded:
@@ -86,11 +84,12 @@ class Reload:
         before = warehouse.project
         _require_same_settings(before, project)
         session = _session(project)
-        warehouse.project = project
+        named, warehouse.project = self._runner.named, project
         try:
+            self._runner.choose_again()
             plans = {one.flow: one for one in self._runner.chosen()}
             steps = [one for one in plan(project, warehouse.state.relations()) if str(one.name) in plans]
-            require_applied(warehouse, steps, apply=apply, command="headwater reload --apply")
+            require_applied(warehouse, steps, apply=apply)
             running = {keeper.plan.flow: keeper.plan for keeper in flows.keepers}
             stepped = {str(one.name) for one in steps if one.action in (Action.CHANGE, Action.REBUILD)}
             made_anew = {str(one.name) for one in steps if one.action is Action.REBUILD}
@@ -105,8 +104,9 @@ class Reload:
             flows.stop([*changed, *removed])
             prepare(warehouse, set(plans), apply=apply)
         except BaseException:
-            warehouse.project = before  # what was stopped begins again, as it was
+            warehouse.project, self._runner.named = before, named  # what was stopped begins again, as it was
             raise
+        flows.named = self._runner.named
         flows.follow(plans_by_flow(plans.values(), project.views), session)
         return Reloaded(tuple(added), tuple(changed), tuple(removed))
 
@@ -121,7 +121,7 @@ def _require_same_settings(before: ProjectDefinition, after: ProjectDefinition) 
         raise UsageError(
             Code.RESTART_NEEDED,
             f"`{'`, `'.join(changed)}` {'has' if len(changed) == 1 else 'have'} changed",
-            where=after.place(changed[0]),
+            where=after.where(changed[0]),
             hint="a runner takes that up when it starts: stop it, and run it again",
         )
 
@@ -162,7 +162,7 @@ def reload_here(file: Path, target: str | None, *, apply: bool) -> Reloaded:
             f"no runner is up for {file.parent}"
             + (" without a target" if target is None else f" and the target {target}")
             + ", in an environment like this one",
-            hint="headwater run starts one, by the project as it is",
+            hint="`headwater run` starts one, by the project as it is",
         )
     return found.ask(apply=apply)
 
@@ -243,7 +243,7 @@ def _read(project: ProjectDefinition) -> Iterable[Path]:
     for folder in FOLDERS:
         yield from (root / folder).glob("*.sql")
     for pattern in project.settings.include:
-        yield from map(Path, glob.glob(str(root / pattern), recursive=True))
+        yield from map(Path, glob.glob(str(Path(glob.escape(str(root)), pattern)), recursive=True))
     if project.settings.code is not None:
         yield root / project.settings.code
     yield from own_modules(root).values()

@@ -19,10 +19,11 @@ from headwater.project.transforms import streaming_tables
 from headwater.query.spark.isolation import isolated
 from headwater.runner.heartbeat import Heartbeat
 from headwater.runner.holders import Holder
-from headwater.runner.leases import Lease
+from headwater.runner.leases import Lease, is_lent
 from headwater.runner.reload import reloadable
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState
-from headwater.runner.setups import FlowSetup, named
+from headwater.runner.selection import flows_to_run
+from headwater.runner.setups import FlowSetup
 from headwater.runner.socket.server import Answers, RunnerSocket
 from headwater.runner.streams import stream_plan
 from headwater.runner.supervisor import Supervisor, Worker, plans_by_flow
@@ -67,50 +68,63 @@ class Runner:
     """Set from outside: read the project's files again, and go on by them."""
     watch: bool = False
     """Do that whenever they change."""
+    select: Sequence[str] = ()
+    """Selectors of the flows that it is for; none: all that run by themselves."""
+    exclude: Sequence[str] = ()
+    """Selectors of those among them that it is not for."""
     named: frozenset[str] = frozenset()
-    """The flows that it was told by name; none: all."""
+    """The flows that it is for; none: all."""
     door: RunnerSocket | None = None
+    _lent: set[str] = field(default_factory=set)
+    """Flows that commands worked on when it began."""
 
-    def run(self, flows: Sequence[str] = ()) -> list[FlowReport]:
-        """Run the named flows (all by default); returns when they are done or `stopping` is set.
+    def run(self) -> list[FlowReport]:
+        """Run the selected flows; returns when they are done or `stopping` is set.
 
         A flow that another runner holds is refused, in its report; the others run.
         """
-        self.named = frozenset(named(self.warehouse, flow) for flow in flows)
+        self.warehouse.require_lake()
+        if self.select or self.exclude:
+            self.named = flows_to_run(self.warehouse, self.select, self.exclude)
         plans = self.chosen()
         prepare(self.warehouse, {plan.flow for plan in plans}, apply=self.apply)
-        reports = [FlowReport(plan.flow) for plan in plans]
+        known = self.warehouse.state.statuses()
+        reports = [FlowReport.after(plan.flow, known.get(plan.flow)) for plan in plans]
         holder = Holder.here()
-        tending = Heartbeat(self.warehouse.state, holder, self.warehouse.project.settings.runtime.lease)
-        taken = [plan for plan, report in zip(plans, reports, strict=True) if self._take(plan, report, tending)]
+        heartbeat = Heartbeat(self.warehouse.state, holder, self.warehouse.project.settings.runtime.lease)
+        taken = [plan for plan, report in zip(plans, reports, strict=True) if self._take(plan, report, heartbeat)]
         self.door = None if self.answers is None or self.once else RunnerSocket(self.warehouse.project, self.answers)
         before, self.warehouse.restarts = self.warehouse.restarts, None  # a Spark that dies is replaced here
         try:
-            if taken:
-                tending.start()
+            if taken or self._lent:
+                heartbeat.start()
                 with nullcontext() if self.door is None else isolated(lambda: self.warehouse.project):
-                    self._run(taken, plans, reports, tending)
+                    self._run(taken, plans, reports, heartbeat)
         finally:
             self.warehouse.restarts = before
             if self.door is not None:
                 self.door.close()
-            tending.end()
+            heartbeat.end()
         return reports
 
     def _run(
-        self, taken: Sequence[FlowSetup], plans: Sequence[FlowSetup], reports: list[FlowReport], tending: Heartbeat
+        self, taken: Sequence[FlowSetup], plans: Sequence[FlowSetup], reports: list[FlowReport], heartbeat: Heartbeat
     ) -> None:
         """Until the flows are over; when Spark dies under them they go on in another, as after a crash."""
         restarts = Restarts(self.warehouse.project.settings.runtime.spark_restarts)
         spark = self.warehouse.spark  # started here, so that its failure is one failure and not one per flow
         trigger: Trigger | None = "once" if self.once else self.every
-        flows = Supervisor(self.warehouse, tending, reports, trigger, self.tell)
-        flows.named, flows.left_out = self.named, frozenset({plan.flow for plan in plans} - set(tending.leases))
+        flows = Supervisor(self.warehouse, heartbeat, reports, trigger, self.tell)
+        flows.named, flows.left_out = (
+            self.named,
+            frozenset({plan.flow for plan in plans} - {*heartbeat.leases, *self._lent}),
+        )
+        flows.lent = set(self._lent)
         flows.plans = dict(plans_by_flow(plans, self.warehouse.project.views))
-        tending.keepers = lambda: flows.keepers
+        heartbeat.keepers = lambda: flows.keepers
         with nullcontext() if self.once else reloadable(self, flows):
-            while not self._run_on(spark, taken, flows, tending):
-                workers = [worker for worker in flows.workers.values() if self._goes_on(worker, tending)]
+            while not self._run_on(spark, taken, flows, heartbeat):
+                workers = [worker for worker in flows.workers.values() if self._goes_on(worker, heartbeat)]
                 taken, left = [one.keeper.plan for one in workers], [one.keeper.report for one in workers]
                 owned = self.warehouse.owns_spark
                 ending = bury(spark.sparkContext._gateway) if owned else Ending("Spark has ended")
@@ -134,9 +148,9 @@ class Runner:
                 for report in left:
                     report.state, report.error = FlowState.STARTING, None
 
-    def _goes_on(self, worker: Worker, tending: Heartbeat) -> bool:
+    def _goes_on(self, worker: Worker, heartbeat: Heartbeat) -> bool:
         """Whether a flow is to be run again in another Spark."""
-        report, lease = worker.keeper.report, tending.leases.get(worker.keeper.plan.flow)
+        report, lease = worker.keeper.report, heartbeat.leases.get(worker.keeper.plan.flow)
         if lease is None or lease.lost or report.state in (FlowState.DONE, FlowState.BLOCKED):
             return False
         return not (self.once and report.state is FlowState.FAILED)
@@ -146,25 +160,25 @@ class Runner:
             report.state, report.error = FlowState.FAILED, error
             self.tell(FlowEvent("failed", report.flow, {"error": str(error), "code": str(error.code)}))
 
-    def _run_on(self, spark: SparkSession, plans: Sequence[FlowSetup], flows: Supervisor, tending: Heartbeat) -> bool:
+    def _run_on(self, spark: SparkSession, plans: Sequence[FlowSetup], flows: Supervisor, heartbeat: Heartbeat) -> bool:
         """Run the flows on a Spark; False if that has died under them."""
-        tending.holder = tending.holder.with_jvm(jvm_pid())
-        tending.renew()
+        heartbeat.holder = heartbeat.holder.with_jvm(jvm_pid())
+        heartbeat.renew()
         flows.begin(spark)
-        own = {report.flow: report for report in tending.reports}
-        workers = [flows.prepared(plan, tending.leases[plan.flow], own[plan.flow]) for plan in plans]
+        own = {report.flow: report for report in heartbeat.reports}
+        workers = [flows.prepared(plan, heartbeat.leases[plan.flow], own[plan.flow]) for plan in plans]
         if self.door is not None:
-            tending.also = self.door.open  # again and again: the runner that has the door may leave before this one
+            heartbeat.also = self.door.open  # again and again: the runner that has the door may leave before this one
         self.on_ready(flows.reports)
         for worker in workers:
             worker.thread.start()
         if not self.once:
             flows.supervise()
-        stuck = self._await(flows, tending.holder)
+        stuck = self._await(flows, heartbeat.holder)
         for keeper in flows.keepers:
             if keeper.plan.flow in stuck:
                 # It may still write until the process ends: the lease is left to whoever finds the process dead.
-                tending.leases.pop(keeper.plan.flow, None)
+                heartbeat.leases.pop(keeper.plan.flow, None)
                 if flows.spark_ended.is_set():
                     error = TerminalError(
                         Code.SPARK_FAILED, "Spark has ended, and the step in hand does not", hint=HINT
@@ -173,6 +187,11 @@ class Runner:
             elif self.stopping.is_set() and keeper.report.state in _ACTIVE:
                 keeper.report.state = FlowState.STOPPED  # Spark ended while the flow was stopped
         return self.stopping.is_set() or not flows.spark_ended.is_set()
+
+    def choose_again(self) -> None:
+        """By the project as it is now; where nothing of it is selected any more, there is nothing to run."""
+        if self.select or self.exclude:
+            self.named = flows_to_run(self.warehouse, self.select, self.exclude, strict=False) or self.named
 
     def chosen(self) -> list[FlowSetup]:
         """The flows that this runner is for, by the project as it is now."""
@@ -183,16 +202,19 @@ class Runner:
             plans.append((stream_plan if name in streaming else table_plan)(self.warehouse, name))
         return [plan for plan in plans if not wanted or plan.flow in wanted] + view_plans(self.warehouse, set(wanted))
 
-    def _take(self, plan: FlowSetup, report: FlowReport, tending: Heartbeat) -> bool:
-        """Take the flow's lease; whether it is ours."""
+    def _take(self, plan: FlowSetup, report: FlowReport, heartbeat: Heartbeat) -> bool:
+        """Take the flow's lease; whether it is ours. One that a command has is taken later, when it comes back."""
         try:
-            lease = Lease.take(tending.state, plan.flow, tending.holder, tending.duration)
+            lease = Lease.take(heartbeat.state, plan.flow, heartbeat.holder, heartbeat.duration)
         except HeadwaterError as error:
+            if error.code is Code.FLOW_HELD and not self.once and is_lent(heartbeat.state, plan.flow):
+                self._lent.add(plan.flow)
+                return False
             report.state, report.error = FlowState.FAILED, error
             self.tell(FlowEvent("failed", plan.flow, {"error": str(error), "code": str(error.code)}))
             return False
-        tending.leases[plan.flow] = lease
-        tending.reports.append(report)
+        heartbeat.leases[plan.flow] = lease
+        heartbeat.reports.append(report)
         return True
 
     def _await(self, flows: Supervisor, holder: Holder) -> set[str]:

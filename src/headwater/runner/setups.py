@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from headwater.core.errors import Code, UsageError, did_you_mean
+from headwater.core.errors import Code, UsageError, did_you_mean, nearest
 from headwater.core.model import Kind
 from headwater.core.spec.base import Trigger
-from headwater.flows.flow import Steps, flow_name
+from headwater.flows.flow import Steps
+from headwater.flows.ledger import flow_name
 from headwater.project.definition import ProjectDefinition
-from headwater.project.graph import Name, graph_of
 from headwater.project.load.code import code_digest
 from headwater.project.runnable import kept_tables
 from headwater.runner.pace import Pace
@@ -41,6 +41,8 @@ class FlowSetup:
 
 def plan_of_table(warehouse: Warehouse, name: str, open: Callable[[SparkSession, Guard], Steps]) -> FlowSetup:
     """How a table of the project is run, whatever keeps it: after what it reads, as soon as something is there."""
+    from headwater.project.graph import Name, graph_of  # with a parser of SQL, which no list of flows needs
+
     reads = graph_of(warehouse.project).inputs[Name(Kind.TABLE, name)]
     return FlowSetup(
         flow=flow_name(name, Kind.TABLE),
@@ -63,7 +65,11 @@ def flow_names(warehouse: Warehouse) -> list[str]:
     project = warehouse.project
     topics = [flow_name(topic) for topic in project.topics]
     tables = [flow_name(table, Kind.TABLE) for table in kept_tables(project)]
-    return [*topics, *tables, *(flow_name(view, Kind.VIEW) for view in warehouse.views())]
+    flows = [*topics, *tables, *(flow_name(view, Kind.VIEW) for view in warehouse.views())]
+    if project.problems:  # some definitions may not have been read
+        known = {*warehouse.state.statuses(), *warehouse.state.controls(), *warehouse.state.leases()}
+        flows += sorted(known - {*flows})
+    return flows
 
 
 def named(warehouse: Warehouse, name: str) -> str:
@@ -73,6 +79,7 @@ def named(warehouse: Warehouse, name: str) -> str:
     if len(found) > 1:
         raise UsageError(Code.UNKNOWN_FLOW, f"'{name}' is not one flow", hint=f"write {' or '.join(found)}")
     if not found:
-        known = {short for flow in flows for short in (flow, flow.split(".", 1)[1])}
-        raise UsageError(Code.UNKNOWN_FLOW, f"there is no flow '{name}'", hint=did_you_mean(name, known))
+        best = nearest(name, [*flows, *(flow.split(".", 1)[1] for flow in flows)])
+        hint = f"did you mean '{best}'?" if best else did_you_mean(name, flows)
+        raise UsageError(Code.UNKNOWN_FLOW, f"there is no flow '{name}'", hint=hint)
     return found[0]

@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
@@ -14,18 +15,22 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headwater.core.errors import Code, HeadwaterError, TransientError
 from headwater.core.model import Kind
 from headwater.core.spec import Table, layout_of
-from headwater.flows.flow import Epoch, Ledger, Positions, Range, StepDone, flow_name
-from headwater.formats.base import SparkTable
+from headwater.core.storage import Files
+from headwater.flows.ledger import Epoch, Ledger, Positions, flow_name
+from headwater.flows.step import StepDone
 from headwater.formats.feed import leave_feed
+from headwater.formats.spark_table import SparkTable
 from headwater.ingest.schemas import parse_ddl
 from headwater.project.decorators import Registered
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, streaming_tables
 from headwater.runner.preflight import empty, notes_of, require_fence
 from headwater.runner.setups import FlowSetup, Guard, plan_of_table
-from headwater.sources.reader import Lag
+from headwater.runner.stream_inputs import InputRebuilt, StreamInputs
+from headwater.sources.reader import Lag, OffsetRange
 from headwater.spark.errors import as_headwater_error
-from headwater.tables.batches import Batches, CheckpointLost
+from headwater.tables.batches import Batches, BatchTarget, CheckpointLost, Mode
+from headwater.tables.epochs import KeptTable, new_rows_of
 from headwater.tables.transforms import as_declared, is_intact, kept_columns, started, transformed
 from headwater.warehouse import Warehouse, fingerprint
 
@@ -57,16 +62,10 @@ class TableQuery:
         self.flow = flow_name(self.name, Kind.TABLE)
         self.ledger = Ledger(self.warehouse.files, self.flow)
         self.epoch: Epoch = self.ledger.epoch()
-        self.batches = Batches(
-            self.flow,
-            self.epoch.number,
-            self.ledger,
-            self.warehouse.table(Kind.TABLE, self.name, self.spark),
-            "upsert" if self.definition.keys else "append",
-            self.definition.keys,
-            fingerprint(self.definition),
-            self.guard,
-        )
+        self.table = self.warehouse.table(Kind.TABLE, self.name, self.spark)
+        mode: Mode = "upsert" if self.definition.keys else "append"
+        target = BatchTarget(self.flow, self.table, mode, self.definition.keys, self.guard)
+        self.batches = Batches(self.flow, self.epoch.number, self.ledger, target, fingerprint(self.definition))
 
     @property
     def definition(self) -> Table:
@@ -90,6 +89,9 @@ class TableQuery:
         last = self.batches.last()
         if last is not None and not is_intact(files, checkpoint, last):
             raise CheckpointLost(f"the checkpoint of {self.flow} is lost")
+        self.new_rows.begin()
+        if not self.new_rows.are_ready():
+            return None
         self._inputs = list(inputs.values())
         if last is None:
             self._begin_epoch()
@@ -108,12 +110,19 @@ class TableQuery:
         for table in self._inputs:
             leave_feed(table, self.consumer)
 
-    def replay(self, lost: CheckpointLost) -> TransientError:
-        """Begin an epoch that fills the table anew; the error says so, and that it is worth another try."""
+    def replay(self, why: CheckpointLost | InputRebuilt) -> TransientError:
+        """Begin an epoch that fills the table again; the error says so, and that it is worth another try."""
         self.guard()
         epoch = self.ledger.restart(empty=True).number
-        message = f"{lost.problem.message}: the table is emptied and filled again by replay, in epoch {epoch}"
-        return TransientError(Code.CHECKPOINT_LOST, message)
+        message = f"{why.problem.message}: {self.flow} is emptied and filled again by replay, in epoch {epoch}"
+        return TransientError(why.code, message)
+
+    @cached_property
+    def new_rows(self) -> StreamInputs:
+        """The inputs that the function is given new rows of, and no signed changes."""
+        found = [KeptTable.of(self.warehouse, name, self.spark) for _, name in new_rows_of(self.warehouse, self.name)]
+        folder = self.warehouse.files.join("_headwater/flows", self.flow, *notes_of(self.epoch))
+        return StreamInputs(found, Files(folder, dict(self.warehouse.context.storage)))
 
     def _inputs_by_parameter(self) -> dict[str, SparkTable]:
         project = self.warehouse.project
@@ -127,13 +136,13 @@ class TableQuery:
     def _begin_epoch(self) -> None:
         """May be done again, as long as the epoch has no step."""
         if self.epoch.empty:
-            empty(self.batches.table)
+            empty(self.table)
         for table in self._inputs:
             for number in range(1, self.epoch.number):
                 leave_feed(table, f"{self.flow}.{number}", forget=True)
 
     def _prepare(self, result: DataFrame) -> None:
-        table = self.batches.table
+        table = self.table
         columns = kept_columns(self.function, self.warehouse.project.root, result, self.definition.keys)
         if table.exists():
             table.evolve(columns)
@@ -170,16 +179,19 @@ class StreamFlow:
     def lag(self) -> Lag | None:
         return None
 
-    def ahead(self) -> Range | None:
+    def probe(self) -> None:
+        """Its inputs are tables of the lake."""
+
+    def ahead(self) -> OffsetRange | None:
         if not self._runs(once=False) or not self._waiting:
             return None
-        return Range(self.positions, full=True)
+        return OffsetRange(self.positions, full=True)
 
     def wait(self, stopping: threading.Event, seconds: float) -> None:
         with self._turn:
             self._turn.wait_for(lambda: self._waiting or stopping.is_set(), seconds)
 
-    def step(self, range: Range | None = None) -> StepDone | None:
+    def step(self, range: OffsetRange | None = None) -> StepDone | None:
         while self._runs(once=range is None):
             with self._turn:
                 if not self._turn.wait_for(lambda: self._waiting, LOOK):
@@ -189,7 +201,7 @@ class StreamFlow:
                 self._turn.wait_for(lambda: self._outcome)
                 outcome = self._outcome.pop()
             if isinstance(outcome, Exception):
-                raise self._told(outcome)
+                raise self._as_error(outcome)
             if outcome is not None or range is not None:
                 return outcome
         return None
@@ -208,7 +220,7 @@ class StreamFlow:
             try:
                 self._query = self._of.start(self._take, once=once)
             except Exception as error:
-                raise self._told(error) from error
+                raise self._as_error(error) from error
             return self._query is not None
         if self._query.isActive:
             return True
@@ -216,7 +228,7 @@ class StreamFlow:
         self._of.leave()
         failure = ended._jsq.exception()
         if failure.isDefined():
-            raise self._told(Py4JJavaError("the query has failed", failure.get()))
+            raise self._as_error(Py4JJavaError("the query has failed", failure.get()))
         return False
 
     def _take(self, batch: DataFrame, number: int) -> None:
@@ -229,6 +241,7 @@ class StreamFlow:
             self._let = False
         outcome: StepDone | Exception | None = None
         try:
+            self._of.new_rows.check()
             outcome = self._of.batches.write(batch, number)
         except Exception as error:
             outcome = error
@@ -238,9 +251,9 @@ class StreamFlow:
                 self._outcome.append(outcome)
                 self._turn.notify_all()
 
-    def _told(self, error: Exception) -> HeadwaterError:
+    def _as_error(self, error: Exception) -> HeadwaterError:
         """What went wrong, as whoever runs the flow has to know it."""
-        if isinstance(error, CheckpointLost):
+        if isinstance(error, (CheckpointLost, InputRebuilt)):
             return self._of.replay(error)
         found = as_headwater_error(error)
         if found.code is Code.SPARK_FAILED and _CHANGED.search(found.problem.message):

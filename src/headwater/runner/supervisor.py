@@ -51,7 +51,7 @@ class Supervisor:
     def __init__(
         self,
         warehouse: Warehouse,
-        tending: Heartbeat,
+        heartbeat: Heartbeat,
         reports: list[FlowReport],
         trigger: Trigger | None,
         tell: Callable[[FlowEvent], None],
@@ -69,11 +69,11 @@ class Supervisor:
         """Flows that another runner had when this one began."""
         self._warehouse = warehouse
         self._spark: SparkSession
-        self._tending = tending
+        self._heartbeat = heartbeat
         self._trigger = trigger
         self._tell = tell
         self._mount = Mount(warehouse.files)
-        self._places = (warehouse.around.warehouse, str(warehouse.project.home), tempfile.gettempdir())
+        self._places = (warehouse.context.warehouse, str(warehouse.project.home), tempfile.gettempdir())
         self._views: tuple[object, list[FlowSetup]] = (None, [])
         self._blocked: dict[str, tuple[str, ...]] = {}
         self.lent: set[str] = set()
@@ -108,7 +108,7 @@ class Supervisor:
             report,
             self._tell,
             threading.Event(),
-            self._tending.control(plan.flow),
+            self._heartbeat.control(plan.flow),
             self.spark_ended,
             self._places,
             self._mount.check,
@@ -211,16 +211,16 @@ class Supervisor:
 
     def _take(self, plan: FlowSetup) -> None:
         try:
-            lease = Lease.take(self._warehouse.state, plan.flow, self._tending.holder, self._tending.duration)
+            lease = Lease.take(self._warehouse.state, plan.flow, self._heartbeat.holder, self._heartbeat.duration)
         except HeadwaterError as error:
             if error.code is Code.FLOW_HELD:
                 return  # a command is still at work on it, or another runner has it
             raise
         report = next((one for one in self.reports if one.flow == plan.flow), None)
         if report is None:
-            report = FlowReport(plan.flow)
+            report = FlowReport.after(plan.flow, self._warehouse.state.statuses().get(plan.flow))
             self.reports.append(report)
-        self._tending.add(lease, report)
+        self._heartbeat.add(lease, report)
         self.prepared(plan, lease, report).thread.start()
         self.lent.discard(plan.flow)
 
@@ -242,7 +242,7 @@ class Supervisor:
         if worker.thread.is_alive() or is_written_alongside(self._warehouse, flow):
             return
         del self.workers[flow]
-        self._tending.remove(flow)
+        self._heartbeat.remove(flow)
 
     # --- flows that can't go on
 

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import NoReturn
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headwater.core.errors import Code, TransientError, Where
 from headwater.core.model import Kind
 from headwater.core.spec import Table, layout_of
 from headwater.core.storage import Files
-from headwater.flows.flow import Flow, Ledger, Steps, flow_name
-from headwater.formats.base import SparkTable
+from headwater.flows.flow import Flow, Steps
+from headwater.flows.ledger import Ledger, flow_name
+from headwater.formats.spark_table import SparkTable
 from headwater.incremental.relations import InputRelation, RelationVersion, relation_of
 from headwater.ingest.schemas import parse_ddl
 from headwater.project.graph import Name, graph_of
@@ -24,7 +25,7 @@ from headwater.tables.apply.shape import Shape
 from headwater.tables.apply.target import ApplyTarget
 from headwater.tables.reference import loaded
 from headwater.tables.seeds import SeedInput, SeedTarget
-from headwater.views.flow import open_table
+from headwater.views.flow import ViewFlow, open_table
 from headwater.views.transformed import open_transform
 from headwater.warehouse import Warehouse, fingerprint
 
@@ -38,10 +39,9 @@ def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guar
     """The flow that keeps such a table, in a session of its own."""
     definition = warehouse.project.tables[name]
     require_fence(warehouse, definition)
-    if definition.sql is not None:
-        return open_table(warehouse, definition, spark, guard)
-    if definition.transform is not None:
-        return open_transform(warehouse, definition, spark, guard)
+    computed = computed_flow(warehouse, definition, spark, guard)
+    if computed is not None:
+        return computed.steps
     flow = flow_name(name, Kind.TABLE)
     ledger = Ledger(warehouse.files, flow)
     table = warehouse.table(Kind.TABLE, name, spark)
@@ -60,6 +60,15 @@ def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guar
     return Flow(flow, fingerprint(definition), source, target, ledger, guard)
 
 
+def computed_flow(warehouse: Warehouse, definition: Table, spark: SparkSession, guard: Guard) -> ViewFlow | None:
+    """The flow that keeps a table by a query or a function; None where something else keeps it."""
+    if definition.sql is not None:
+        return open_table(warehouse, definition, spark, guard)
+    if definition.transform is not None:
+        return open_transform(warehouse, definition, spark, guard)
+    return None
+
+
 def applied_from(warehouse: Warehouse, name: str, spark: SparkSession) -> InputRelation:
     """What a table applies the changes of."""
     (read,) = graph_of(warehouse.project).inputs[Name(Kind.TABLE, name)]
@@ -69,7 +78,7 @@ def applied_from(warehouse: Warehouse, name: str, spark: SparkSession) -> InputR
 def applied_target(
     warehouse: Warehouse, definition: Table, table: SparkTable, guard: Guard, made: Callable[[Shape], None]
 ) -> ApplyTarget:
-    return ApplyTarget(table, definition, layout_of(definition), _place(warehouse, definition.name), guard, made)
+    return ApplyTarget(table, definition, layout_of(definition), _where_of(warehouse, definition.name), guard, made)
 
 
 def applied_input(
@@ -80,18 +89,20 @@ def applied_input(
     end: RelationVersion | None = None,
     owes: Callable[[], bool] = lambda: False,
 ) -> VersionsInput:
-    place = _place(warehouse, definition.name)
-    return VersionsInput(relation, definition, place, again, end, warehouse.committed, owes)
+    where = _where_of(warehouse, definition.name)
+    return VersionsInput(relation, definition, where, again, end, warehouse.committed, owes)
 
 
-def _seeded(warehouse: Warehouse, definition: Table, table: SparkTable, ledger: Ledger, guard: Guard) -> Flow:
+def _seeded(
+    warehouse: Warehouse, definition: Table, table: SparkTable, ledger: Ledger, guard: Guard
+) -> Flow[DataFrame]:
     assert definition.seed is not None
     name, project = definition.name, warehouse.project
     folder, _, file = project.location(definition.seed).rpartition("/")
-    where = project.place(f"tables.{name}.seed")
+    where = project.where(f"tables.{name}.seed")
     declared = parse_ddl(table.spark, definition.schema_)
     source = SeedInput(
-        Files(folder or "/", dict(warehouse.around.storage)),
+        Files(folder or "/", dict(warehouse.context.storage)),
         file,
         where,
         lambda content: loaded(table.spark, definition.seed or file, content, definition.keys, declared, where),
@@ -103,7 +114,7 @@ def _seeded(warehouse: Warehouse, definition: Table, table: SparkTable, ledger: 
         where,
         guard,
         lambda: warehouse.remember(Kind.TABLE, name),
-        anew=ledger.epoch().empty,
+        rebuilds=ledger.epoch().empty,
     )
     return Flow(flow_name(name, Kind.TABLE), fingerprint(definition), source, target, ledger, guard)
 
@@ -113,12 +124,12 @@ def _begin(flow: str, ledger: Ledger, table: SparkTable) -> None:
     last = ledger.last()
     if not ledger.epoch().empty or not table.exists():
         return
-    if last is None or (last.step == 0 and table.landed(last.mark(flow)) is None):
+    if last is None or (last.step == 0 and table.landed(last.commit_tag(flow)) is None):
         empty(table)
 
 
-def _place(warehouse: Warehouse, name: str) -> Callable[[str], Where]:
-    return lambda key: warehouse.project.place(f"tables.{name}.{key}")
+def _where_of(warehouse: Warehouse, name: str) -> Callable[[str], Where]:
+    return lambda key: warehouse.project.where(f"tables.{name}.{key}")
 
 
 def remember_shape(warehouse: Warehouse, name: str, shape: Shape) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,8 +13,10 @@ from headwater.core.errors import Unsupported
 from headwater.core.model import Kind
 from headwater.core.spec import Topic
 from headwater.core.storage import Files
-from headwater.flows.flow import Flow, Ledger, Positions, Range, flow_name
-from headwater.formats.base import Address, Capability, SparkTable
+from headwater.flows.flow import Flow, FlowInput
+from headwater.flows.ledger import Ledger, Positions, flow_name
+from headwater.formats.base import Address, Capability
+from headwater.formats.spark_table import SparkTable
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.ingest.pipeline import Pipeline
 from headwater.ingest.schemas import SchemaLog, parse_ddl
@@ -27,25 +29,28 @@ from headwater.runner.setups import FlowSetup
 from headwater.sources.decoders.base import Decoder
 from headwater.sources.decoders.bounded import BoundedDecoder
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
-from headwater.sources.reader import Ahead, ForeignTable, Lag, Reader, ReaderContext, Sharing
-from headwater.sources.readers import open_reader
+from headwater.sources.reader import ForeignTable, Lag, OffsetRange, Reader, ReaderContext, Sharing, open_reader
 from headwater.warehouse import Warehouse, fingerprint
 
 
-class SourceInput:
+class SourceInput(FlowInput[DataFrame]):
     """One source as a flow's input: its position stands under its name."""
 
     def __init__(self, name: str, reader: Reader) -> None:
         self._name = name
         self._reader = reader
 
-    def next(self, start: Positions) -> Range | None:
+    def next(self, start: Positions) -> OffsetRange | None:
         ahead = self._reader.next(start.get(self._name))
-        return None if ahead is None else Range({self._name: ahead.end}, ahead.rows, ahead.bytes, ahead.full, ahead.due)
+        return (
+            None
+            if ahead is None
+            else OffsetRange({self._name: ahead.end}, ahead.rows, ahead.bytes, ahead.full, ahead.due)
+        )
 
-    def settle(self, start: Positions, range: Range) -> Positions:
-        ahead = Ahead(range.end[self._name], range.rows, range.bytes, range.full)
-        return {self._name: self._reader.settle(start.get(self._name), ahead)}
+    def fix_range(self, start: Positions, range: OffsetRange) -> Positions:
+        ahead = replace(range, end=range.end[self._name])
+        return {self._name: self._reader.fix_range(start.get(self._name), ahead)}
 
     def read(self, start: Positions, end: Positions) -> DataFrame:
         return self._reader.read(start.get(self._name), end[self._name])
@@ -64,6 +69,9 @@ class SourceInput:
 
     def lag(self, start: Positions) -> Lag | None:
         return self._reader.lag(start.get(self._name))
+
+    def probe(self) -> None:
+        self._reader.probe()
 
     def close(self) -> None:
         self._reader.close()
@@ -112,7 +120,7 @@ def open_topic(warehouse: Warehouse, name: str, spark: SparkSession) -> OpenTopi
     ledger = Ledger(warehouse.files, flow)
     table = warehouse.table(Kind.TOPIC, name, spark)
     folder = warehouse.files.join("_headwater/flows", flow)
-    storage = dict(warehouse.around.storage)
+    storage = dict(warehouse.context.storage)
     notes, lasting = Files("/".join([folder, *notes_of(ledger.epoch())]), storage), Files(folder, storage)
     context = ReaderContext(
         spark,
@@ -132,7 +140,7 @@ def sharing(warehouse: Warehouse, topic: Topic) -> Sharing:
     project = warehouse.project
     flows = tuple(flow_name(other.name) for other in project.topics.values() if other.from_ == topic.from_)
     folder = warehouse.files.join("_headwater/sources", topic.from_)
-    return Sharing(project.name, Files(folder, dict(warehouse.around.storage)), flows, topic.table)
+    return Sharing(project.name, Files(folder, dict(warehouse.context.storage)), flows, topic.table)
 
 
 def _open_table(
@@ -149,7 +157,7 @@ def _open_table(
     return found
 
 
-def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Callable[[], None]) -> Flow:
+def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Callable[[], None]) -> Flow[DataFrame]:
     """The flow that keeps a topic, in a session of its own."""
     definition = warehouse.definition(Kind.TOPIC, name)
     assert isinstance(definition, Topic)
@@ -159,8 +167,8 @@ def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Call
         warehouse.remember(Kind.TOPIC, name)  # the process that made it ended before it could
     if opened.ledger.epoch().empty and opened.ledger.last() is None:
         empty(opened.table)
-        letters = DeadLetters(spark, warehouse.around)  # their events come again
-        letters.drop(name, letters.ids(name, whole=True))
+        dead_letters = DeadLetters(spark, warehouse.context)  # their events come again
+        dead_letters.drop(name, dead_letters.ids(name, whole=True))
     reader, flow = opened.reader, flow_name(name)
 
     def confirmed() -> None:
@@ -168,9 +176,8 @@ def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Call
         reader.confirm()
 
     target = topic_target(warehouse, definition, reader, reader.decoder, opened.table, opened.notes, confirmed)
-    return Flow(
-        flow, fingerprint(definition), SourceInput(definition.from_, reader), target, opened.ledger, guard, reader.probe
-    )
+    source = SourceInput(definition.from_, reader)
+    return Flow(flow, fingerprint(definition), source, target, opened.ledger, guard)
 
 
 def topic_target(
@@ -195,7 +202,7 @@ def topic_target(
         # What the topic has already is not measured again.
         BoundedDecoder(decoder, source.max_record_size) if remembered else decoder,
         table,
-        dead_letters or DeadLetters(table.spark, warehouse.around),
+        dead_letters or DeadLetters(table.spark, warehouse.context),
         SchemaLog(notes),
         created=(lambda: warehouse.remember(Kind.TOPIC, topic.name)) if remembered else (lambda: None),
         declared=declared,
@@ -210,4 +217,4 @@ def schemas_of(warehouse: Warehouse, topic: str) -> SchemaLog:
     folder = "/".join(
         [warehouse.files.join("_headwater/flows", flow), *notes_of(Ledger(warehouse.files, flow).epoch())]
     )
-    return SchemaLog(Files(folder, warehouse.around.storage))
+    return SchemaLog(Files(folder, warehouse.context.storage))

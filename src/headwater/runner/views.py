@@ -11,12 +11,13 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.model import Kind
 from headwater.core.spec import View
 from headwater.core.spec.base import Trigger
-from headwater.flows.flow import flow_name
+from headwater.flows.flow import Steps
+from headwater.flows.ledger import flow_name
 from headwater.runner.pace import Pace
 from headwater.runner.preflight import require_fence
 from headwater.runner.setups import FlowSetup, Guard
-from headwater.views.compile import read_by
-from headwater.views.flow import ViewFlow, open_flow
+from headwater.views.flow import open_flow
+from headwater.views.standing import read_by
 from headwater.warehouse import Warehouse
 
 JOINED = timedelta(milliseconds=200)
@@ -51,6 +52,6 @@ def _plan(warehouse: Warehouse, definition: View, flow: str) -> FlowSetup:
     )
 
 
-def _open(warehouse: Warehouse, definition: View, spark: SparkSession, guard: Guard) -> ViewFlow:
+def _open(warehouse: Warehouse, definition: View, spark: SparkSession, guard: Guard) -> Steps:
     require_fence(warehouse, definition)
-    return open_flow(warehouse, definition.name, spark, guard, definition)
+    return open_flow(warehouse, definition.name, spark, guard, definition).steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
@@ -21,11 +22,34 @@ class EventColumns(Frozen):
     version: str | None = Field(default=None, description="Becomes `event_version`.")
 
 
+@dataclass(frozen=True)
+class Remark:
+    """What is not as it will have to be, on this machine and at this moment."""
+
+    key: str
+    message: str
+    hint: str
+
+
 class SourceSpec(Definition):
     """What every source has; `options` go to its reader as they are."""
 
     flush_interval_default: ClassVar[timedelta] = timedelta(seconds=1)
     """How long events may wait for others to share a step with, where the topic does not say."""
+    reader_class: ClassVar[str | None] = None
+    """What reads it: `module:class`, imported when a flow opens the source. None: nothing does yet."""
+    takes_options: ClassVar[bool] = True
+    """Whether its reader does anything with `options`."""
+    takes_rows: ClassVar[bool] = False
+    """Whether programs append to it: what it holds is then nowhere else."""
+    captures_tables: ClassVar[bool] = False
+    """Whether it follows tables of a database: a topic's `table` names one of them, not its own."""
+    setup_module: ClassVar[str | None] = None
+    """Has a function `preparation`: what the other end needs before it is read at its best."""
+    remarks_module: ClassVar[str | None] = None
+    """Has a function `remarks`: what `headwater check` can see of the source at a glance."""
+    discovery_module: ClassVar[str | None] = None
+    """Has a function `discover`: what `headwater init --from` makes of an address."""
 
     type: str = Field(description="Type of the source.")
     max_record_size: Size = Field(

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
+from headwater.core.quotes import backticked
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -75,7 +77,7 @@ def selected(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructField, StructType
 
-    own = ["`" + name.replace("`", "``") + "`" for name in names.values()]
+    own = [backticked(name) for name in names.values()]
     made = frame.select(*(F.col(name).alias(new) for name, new in zip(own, names, strict=True)))
     rows = lying(frame)
     if rows is not None:

@@ -71,12 +71,32 @@ def load_lock(path: Path = LOCK_FILE) -> Lock:
 
 
 def cache_folder() -> Path:
-    """$HEADWATER_CACHE, else the user's cache folder."""
+    """$HEADWATER_CACHE, else the user's cache folder; for a user without a home, one for temporary files."""
     chosen = os.environ.get(CACHE)
     if chosen:
         return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "headwater"
+    if base:
+        return Path(base) / "headwater"
+    try:
+        home = Path.home() / ".cache" / "headwater"
+    except RuntimeError:  # neither $HOME nor the list of users says where
+        return _without_home()
+    there = next(folder for folder in (home, *home.parents) if folder.exists())
+    return home if there == home or os.access(there, os.W_OK | os.X_OK) else _without_home()
+
+
+def _without_home() -> Path:
+    """A folder of this user alone, where temporary files go."""
+    folder = Path(tempfile.gettempdir()) / f"headwater-cache-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise UsageError(
+            Code.CONNECTOR_FETCH_FAILED,
+            f"there is no home folder for a cache, and {folder} is somebody else's",
+            hint=f"set {CACHE} to a folder of yours",
+        )
+    return folder
 
 
 def jar_path(jar: Jar) -> Path:

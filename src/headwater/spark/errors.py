@@ -14,7 +14,8 @@ from headwater.core.logs import log_defect
 
 _TRANSIENT = re.compile(
     r"TimeoutException|SocketException|ConnectException|ConnectionReset|UnknownHostException|ConcurrentAppend"
-    r"|ConcurrentTransaction|ConcurrentWrite|CommitFailedException|Connection refused|timed out",
+    r"|ConcurrentTransaction|ConcurrentWrite|CommitFailedException|Connection refused|timed out"
+    r"|Socket (?:is )?closed|Connection (?:was )?reset|Broken pipe|SocketTimeout|ClosedByInterrupt|SlowDown",
     re.IGNORECASE,
 )
 
@@ -72,6 +73,11 @@ def spark_errors(what: str = "") -> Iterator[None]:
             message = f"{what}: {found.problem.message}"
             found = type(found)(found.code, message, hint=found.problem.hint)
         raise found from error
+
+
+def tells_transient(text: str) -> bool:
+    """Whether Java or Python says what may pass: a connection that broke, a server that is away, another writer."""
+    return _TRANSIENT.search(text) is not None
 
 
 def _words(error: BaseException) -> str:
@@ -153,9 +159,14 @@ def piece_of(error: Any) -> str | None:
     """The piece of a query that Spark's analysis is about, where it says so."""
     if hasattr(error, "fragment"):  # another process's Spark has said it
         return error.fragment if isinstance(error.fragment, str) else None
+    from py4j.protocol import Py4JError
+
     java = getattr(error, "_origin", None)
-    contexts = [] if java is None else list(java.getQueryContext())
-    return str(contexts[0].fragment()) if contexts else None
+    try:
+        contexts = [] if java is None else list(java.getQueryContext())
+        return str(contexts[0].fragment()) if contexts else None
+    except Py4JError:  # what Java itself raises knows of no query
+        return None
 
 
 def without_plan(message: str) -> str:

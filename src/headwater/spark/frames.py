@@ -13,16 +13,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from headwater.core.model import WEIGHT
-
-
-def quoted(name: str) -> str:
-    """A column or table name as SQL takes it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
+from headwater.core.quotes import backticked
 
 
 def column(name: str) -> Column:
     """A top-level column by its exact name, dots and spaces included."""
-    return F.col(quoted(name))
+    return F.col(backticked(name))
 
 
 def signed(df: DataFrame, weight: int) -> DataFrame:
@@ -92,7 +88,7 @@ def to_ddl(spark: SparkSession, schema: StructType) -> str:
 def type_sql(data_type: DataType) -> str:
     """A type as SQL takes it, nested names quoted."""
     if isinstance(data_type, StructType):
-        inner = ", ".join(f"{quoted(f.name)}: {type_sql(f.dataType)}" for f in data_type.fields)
+        inner = ", ".join(f"{backticked(f.name)}: {type_sql(f.dataType)}" for f in data_type.fields)
         return f"STRUCT<{inner}>"
     if isinstance(data_type, ArrayType):
         return f"ARRAY<{type_sql(data_type.elementType)}>"
@@ -103,7 +99,7 @@ def type_sql(data_type: DataType) -> str:
 
 def path_sql(path: Sequence[str]) -> str:
     """A nested column's path as ALTER TABLE takes it."""
-    return ".".join(quoted(part) for part in path)
+    return ".".join(backticked(part) for part in path)
 
 
 @contextmanager

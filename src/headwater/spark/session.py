@@ -16,8 +16,11 @@ from headwater.core.errors import Code, HeadwaterError, TerminalError, UsageErro
 from headwater.core.extras import require_python
 from headwater.core.private_files import create_private, make_private
 from headwater.spark import connectors
+from headwater.spark.class_archive import archive_options, write_later
 from headwater.spark.errors import innermost
+from headwater.spark.java import find_java
 from headwater.spark.java_classes import add_classes
+from headwater.spark.java_options import heap, quick_options
 from headwater.spark.jvm import end, launched, new_context
 from headwater.spark.submission import HIDDEN, environment, hidden_properties, submission
 
@@ -115,9 +118,12 @@ def open_session(
     spark: SparkSettings,
     *,
     home: Path,
+    quick: bool = True,
     progress: connectors.Progress | None = None,
 ) -> SparkSession:
     """A session with what is needed and nothing else: embedded if the master is local, else on a cluster.
+
+    `quick`: it serves one command. An embedded JVM that lives for long takes its time to compile well instead.
 
     What the project's `spark.conf` sets wins over everything set here. A process has one Spark: where one
     runs already, the answer is a new session of it, or an error if it lacks what is needed.
@@ -134,7 +140,7 @@ def open_session(
         if SparkContext._active_spark_context is not None:
             session = _join(merged, spark.conf, jars)
         else:
-            session = _start(name, merged, spark, jars, home)
+            session = _start(settings(name, merged, spark, jars, home, quick=quick), spark, jars, home)
         add_classes(session, merged.classes, home)
         return session
 
@@ -173,6 +179,7 @@ def close_session(spark: SparkSession) -> None:
             SparkContext._active_spark_context = None
             SparkSession._instantiatedSession = SparkSession._activeSession = None
         _end_gateway()
+        write_later()
 
 
 def fork(spark: SparkSession) -> SparkSession:
@@ -207,7 +214,9 @@ def jvm_pid() -> int | None:
 # --- settings
 
 
-def settings(name: str, needs: SessionNeeds, spark: SparkSettings, jars: Iterable[Path], home: Path) -> dict[str, str]:
+def settings(
+    name: str, needs: SessionNeeds, spark: SparkSettings, jars: Iterable[Path], home: Path, *, quick: bool = True
+) -> dict[str, str]:
     """Every setting of a new session, the user's on top."""
     local = spark.master.startswith("local")
     conf = {
@@ -228,7 +237,9 @@ def settings(name: str, needs: SessionNeeds, spark: SparkSettings, jars: Iterabl
         conf[EXTENSIONS] = ",".join(extensions)
     if not local and (files := [*map(str, jars), *_listed(spark.conf.get(JARS))]):
         conf[JARS] = ",".join(files)
-    conf[JAVA_OPTIONS] = " ".join(filter(None, (*_java_options(local, home), spark.conf.get(JAVA_OPTIONS))))
+    chosen = spark.conf.get(JAVA_OPTIONS, "")
+    machine = [*quick_options(chosen, quick=quick), *archive_options(find_java())] if local else []
+    conf[JAVA_OPTIONS] = " ".join(filter(None, (*(f'"{one}"' for one in machine), *_properties(local, home), chosen)))
     return conf
 
 
@@ -236,7 +247,7 @@ def _embedded(spark: SparkSettings, home: Path) -> dict[str, str]:
     """Spark inside this machine, small: as many tasks as cores, a bounded heap, on loopback alone."""
     cores = str(_cores(spark.master))
     return {
-        "spark.driver.memory": "2g",
+        "spark.driver.memory": heap(),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.default.parallelism": cores,
@@ -264,7 +275,7 @@ def _cores(master: str) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _java_options(local: bool, home: Path) -> list[str]:
+def _properties(local: bool, home: Path) -> list[str]:
     options = {
         "log4j2.configurationFile": LOG_SETTINGS.as_uri(),
         "headwater.spark.log": home / "logs" / "spark.log",
@@ -281,7 +292,7 @@ def _listed(value: str | None) -> list[str]:
 # --- starting
 
 
-def _start(name: str, needs: SessionNeeds, spark: SparkSettings, jars: list[Path], home: Path) -> SparkSession:
+def _start(wanted: dict[str, str], spark: SparkSettings, jars: list[Path], home: Path) -> SparkSession:
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
@@ -290,7 +301,6 @@ def _start(name: str, needs: SessionNeeds, spark: SparkSettings, jars: list[Path
     from headwater.spark.java_names import JavaNames
 
     _end_gateway()
-    wanted = settings(name, needs, spark, jars, home)
     conf = SparkConf(loadDefaults=False).setAll(list(wanted.items()))
     said = home / "logs" / "spark.out"
     try:
@@ -367,3 +377,16 @@ def _join(needs: SessionNeeds, chosen: Mapping[str, str], jars: list[Path]) -> S
             hint="stop it first, or open the lake before it",
         )
     return session
+
+
+def work_of(spark: SparkSession) -> str | None:
+    """What a session is doing this moment, in words; None where it rests or has gone."""
+    try:
+        tracker = spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        known = [stage for stage in stages if stage is not None]
+    except Exception:  # it is about to end
+        return None
+    if not known:
+        return None
+    return f"Spark is working: {sum(s.numCompletedTasks for s in known)} of {sum(s.numTasks for s in known)} tasks"

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psutil
-
 from headwater.core.secret import is_secret_key
 from headwater.spark.java import find_java
 
@@ -140,6 +138,8 @@ def _defaults(named: Path | None) -> bytes:
 
 def _remove_left_over(home: Path) -> None:
     """Files of processes that were killed while their JVM started."""
+    import psutil
+
     for file in home.glob(_NAME.format(pid="*")):
         pid = file.stem.removeprefix("spark-")
         if not pid.isdecimal() or not psutil.pid_exists(int(pid)):

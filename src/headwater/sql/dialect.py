@@ -8,6 +8,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 
 from headwater.core.model import Kind
+from headwater.sql.bounds import require_bounded
 from headwater.sql.names import DATABASES, FUNCTIONS, Reference
 from headwater.sql.options import Option, export_options, view_options
 from headwater.sql.places import InvalidSql, Span
@@ -310,7 +311,10 @@ def as_query(parsed: exp.Expr | None) -> exp.Query | None:
         return exp.select("*").from_(parsed)
     if isinstance(parsed, exp.Select) and not parsed.expressions:
         raise InvalidSql("a SELECT without columns")
-    return parsed if isinstance(parsed, exp.Query) else None
+    if not isinstance(parsed, exp.Query):
+        return None
+    require_bounded(parsed)
+    return parsed
 
 
 def _span(token: Token) -> Span:

@@ -19,7 +19,7 @@ def moment_of(table: exp.Table) -> Moment | None:
         return None
     value = _literal(version.expression)
     if str(version.this).upper() == "VERSION":
-        return int(value.name) if value.name.isdecimal() else value.name
+        return _number(value.name) if value.name.isdecimal() else value.name
     return parse_time(value.name)
 
 
@@ -39,7 +39,7 @@ def _end(value: exp.Expr | None) -> Moment | None:
     if value is None or isinstance(value, exp.Null):
         return None
     told = _literal(value)
-    return parse_moment(told.name) if told.is_string else int(told.name)
+    return parse_moment(told.name) if told.is_string else _number(told.name)
 
 
 def _literal(value: exp.Expr | None) -> exp.Literal:
@@ -52,7 +52,7 @@ def _literal(value: exp.Expr | None) -> exp.Literal:
 def parse_moment(text: str) -> Moment:
     """A version, a time or a label, as a command or `changes('x', '…')` names it."""
     if text.isdecimal():
-        return int(text)
+        return _number(text)
     try:
         return parse_time(text)
     except UsageError:
@@ -65,8 +65,17 @@ def parse_time(text: str) -> datetime:
     """A moment as people write it; without a zone it is UTC."""
     try:
         found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError:
+        found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+        found.astimezone(timezone.utc)  # a moment of the first or last day may lie beyond
+        return found
+    except (ValueError, OverflowError):
         raise UsageError(
             Code.INVALID_VALUE, f"'{text}' is not a time", hint="write 2026-10-17 or 2026-10-17 12:30:00"
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+def _number(digits: str) -> int:
+    """A version; those of all formats fit into 64 bits."""
+    if len(digits) > 19 or int(digits) >= 1 << 63:
+        raise UsageError(Code.NO_SUCH_VERSION, f"there is no version {digits[:20]}…")
+    return int(digits)

@@ -53,14 +53,14 @@ class NonDeterminism:
         return f"{self.name} {'depends on the time' if self.clock else 'gives something else each time'}"
 
 
-CURES = {
+HINTS = {
     True: "use the event's own time (event_timestamp), or when it came (_ingested_at)",
     False: "use something of the row: event_id, or a hash of its key, xxhash64(id)",
 }
 """By whether it depends on the clock."""
 
 
-def unsteady(parsed: exp.Expr) -> Iterator[NonDeterminism]:
+def non_deterministic(parsed: exp.Expr) -> Iterator[NonDeterminism]:
     """Each such part of a query or a condition."""
     for part in parsed.walk(bfs=False):
         name = _name(part)

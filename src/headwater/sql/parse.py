@@ -10,6 +10,7 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from headwater.core.errors import nearest
+from headwater.sql.bounds import require_bounded, too_deep
 from headwater.sql.dialect import Headwater, Stated, as_query
 from headwater.sql.places import InvalidSql, Span
 from headwater.sql.statements import Select, Statement
@@ -23,7 +24,7 @@ STATEMENTS = (
     " INSERT INTO and SET"
 )
 
-STUMBLES = (IndexError, KeyError, TypeError, AttributeError, ValueError, AssertionError, RecursionError)
+STUMBLES = (IndexError, KeyError, TypeError, AttributeError, ValueError, AssertionError)
 """What sqlglot itself raises over some texts that are no SQL, or that it can't translate."""
 
 _OPENED = re.compile(r"Missing .* from \d+:(\d+)")
@@ -46,6 +47,7 @@ def parse_condition(sql: str) -> exp.Expr:
     found = _parsed(sql, exp.Condition)
     if len(found) != 1 or isinstance(found[0], exp.Query):
         raise InvalidSql("should be one condition")
+    require_bounded(found[0])
     return found[0]
 
 
@@ -95,6 +97,7 @@ def is_complete(sql: str) -> bool:
 
 
 def _tokens(sql: str) -> list[sqlglot.Token]:
+    _require_whole(sql)
     try:
         return sqlglot.tokenize(sql, dialect=Headwater)
     except TokenError as error:
@@ -115,17 +118,31 @@ def _first_of(sql: str, number: int) -> Span:
     return 0, 0
 
 
+def _require_whole(sql: str) -> None:
+    """Half of a character, as a command line may have it, is none: no engine takes it."""
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        text = sql.encode(errors="replace").decode()
+        hint = "write the text in UTF-8"
+        raise InvalidSql("not a character", text=text, span=(error.start, error.start), hint=hint) from None
+
+
 def _parsed(sql: str, into: type[exp.Expr] | None = None) -> list[exp.Expr]:
+    _require_whole(sql)
     try:
         dialect = Headwater()
         found = dialect.parse(sql) if into is None else dialect.parse_into(into, sql)
-        return [statement for statement in found if statement is not None]
+        # A comment behind a semicolon is a statement of its own for sqlglot.
+        return [one for one in found if one is not None and not isinstance(one, exp.Semicolon)]
     except ParseError as error:
         raise _not_parsed(error, sql) from None
     except TokenError as error:
         raise _not_closed(error, sql) from None
+    except RecursionError:
+        raise too_deep() from None
     except STUMBLES as error:
-        raise InvalidSql("can't be parsed", hint="it may be nested too deeply, or lack an argument") from error
+        raise InvalidSql("can't be parsed", hint="it may lack an argument") from error
 
 
 def _not_closed(error: TokenError, sql: str) -> InvalidSql:

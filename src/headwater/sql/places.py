@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
+from typing import TYPE_CHECKING
 
 from headwater.core.errors import Code, UsageError, Where
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 Span = tuple[int, int]
 """First and last character of a part of a text, counted from 0."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from headwater.core.errors import Code
+from headwater.core.errors import Code, UsageError
 from headwater.core.model import At
 from headwater.sql.dialect import Headwater
 from headwater.sql.moments import moment_of, parse_time
@@ -15,6 +15,9 @@ from headwater.sql.places import InvalidSql, span_of
 from headwater.sql.references import referring
 
 __all__ = ["Placed", "only_at", "parse_time", "time_travel", "with_limit", "with_relations", "with_versions"]
+
+MOST_ROWS = 2**31 - 1
+"""The largest LIMIT that both engines have."""
 
 Placed = Callable[[Reference, "At | None"], str]
 """Gives the name under which the engine knows a relation, at a version or time."""
@@ -61,11 +64,14 @@ def with_versions(query: exp.Query, version: Callable[[Reference, str], int]) ->
 
 def with_limit(query: exp.Query, rows: int) -> exp.Query:
     """The query's first rows, in its order."""
+    if not 0 <= rows <= MOST_ROWS:
+        message = f"a limit of {rows} rows is not between 0 and {MOST_ROWS}"
+        raise UsageError(Code.INVALID_VALUE, message, hint="leave it out to have all rows")
     limit = query.args.get("limit")
     if limit is None and query.args.get("offset") is None:
         return query.limit(rows)
     value = limit.expression if isinstance(limit, exp.Limit) else None
-    if isinstance(value, exp.Literal) and value.name.isdecimal() and int(value.name) <= rows:
+    if isinstance(value, exp.Literal) and value.name.isdecimal() and len(value.name) < 11 and int(value.name) <= rows:
         return query
     return exp.select("*").from_(query.subquery("limited")).limit(rows)
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from headwater.core.errors import Code
+from headwater.sql.bounds import too_deep
 from headwater.sql.dialect import Headwater
 from headwater.sql.functions import SAFE
 from headwater.sql.moments import is_present
@@ -36,8 +37,7 @@ _WORDS = frozenset({"case", "cast", "not", "exists", "interval", "in", "and", "o
 
 def require_read_only(statement: Statement, text: str) -> None:
     """Raise NOT_ALLOWED, at its place in the text, for whatever may not be asked."""
-    if len(text) > LONGEST:
-        raise _refusal(f"a statement has {LONGEST} characters at most", text, None)
+    require_short(text)
     if isinstance(statement, (Show, Describe)):
         return
     what = statement.what if isinstance(statement, Explain) else statement
@@ -52,8 +52,16 @@ def require_read_only(statement: Statement, text: str) -> None:
     try:
         _require_plain(what.query, text)
         _require_plain_as_generated(what.query, text)
+    except RecursionError:
+        raise too_deep() from None
     except (SqlglotError, *STUMBLES) as error:
         raise _refusal("this can't be translated for Spark", text, None) from error
+
+
+def require_short(text: str) -> None:
+    """Raise NOT_ALLOWED for a text that would take long to read. Called before it is parsed."""
+    if len(text) > LONGEST:
+        raise _refusal(f"a statement has {LONGEST} characters at most", text[: LONGEST // 1000], None)
 
 
 def _require_plain_as_generated(query: exp.Query, text: str) -> None:
@@ -69,8 +77,9 @@ def _require_plain(query: exp.Query, text: str) -> None:
     known = {id(table): table for table, reference in referring(query) if not reference.foreign}
     of_the_lake = {id(call) for table in known.values() for call in _calls(table)}
     names = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    of_hints = {id(node) for hint in query.find_all(exp.Hint) for node in hint.walk()}
     for node in query.walk():
-        if isinstance(node, exp.Hint) or node.find_ancestor(exp.Hint):
+        if id(node) in of_hints:
             if type(node) not in IN_HINTS:
                 raise _refusal("a hint holds names and numbers", text, None)
             continue
@@ -90,6 +99,8 @@ def _require_plain(query: exp.Query, text: str) -> None:
 
 def _require_safe(call: exp.Func, text: str) -> None:
     """Judge a function by the name under which Spark will run it."""
+    if isinstance(call, (exp.And, exp.Or)):  # functions too, for sqlglot: in a chain each holds all before it
+        return
     text_of = call.sql(dialect="spark", comments=False)
     found = _CALL.match(text_of)
     name = call.name.lower() if isinstance(call, exp.Anonymous) else found[1].lower() if found else None

@@ -22,7 +22,7 @@ def times_asked(query: exp.Query) -> Iterator[tuple[exp.Expr, exp.Query]]:
         for key in ("from_", "joins", "laterals"):
             if select.args.get(key):
                 probe.set(key, [one.copy() for one in select.args[key]] if key != "from_" else select.args[key].copy())
-        names = [cte.copy() for around in _around(select) for cte in around.ctes]
+        names = [cte.copy() for around in _context(select) for cte in around.ctes]
         if names:
             probe.set("with_", exp.With(expressions=names))
         for table in list(probe.find_all(exp.Table)):
@@ -54,7 +54,7 @@ def with_validity(query: exp.Query) -> exp.Query:
     return query
 
 
-def _around(select: exp.Select) -> list[exp.Query]:
+def _context(select: exp.Select) -> list[exp.Query]:
     """The queries that a query stands in, the outermost first, and itself."""
     found: list[exp.Query] = [select]
     above = select.parent

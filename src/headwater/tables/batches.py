@@ -1,4 +1,4 @@
-"""The micro-batches of a streaming query as the steps of a flow: noted in the ledger before, marked in the commit.
+"""The micro-batches of a streaming query as the steps of a flow: Spark brings each, with its number and its range.
 
 A streaming query has two memories, its checkpoint and its table. The ledger joins them: it says which query wrote
 batch n, up to which offsets. A query that brings anything but the next batch, or the last one once more, does not go
@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from functools import reduce
 from typing import Any, Literal
 
@@ -19,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from headwater.core.errors import Code, TerminalError, UsageError
-from headwater.core.model import DELETED
-from headwater.flows.flow import Intent, Landed, Ledger, Positions, StepDone
-from headwater.formats.base import SparkTable
+from headwater.core.model import DELETED, CommitTag
+from headwater.flows.ledger import Intent, Ledger, Positions
+from headwater.flows.step import Landed, Step, StepDone, StepEngine, Target
+from headwater.formats.spark_table import SparkTable
 from headwater.spark.frames import column
 
 Mode = Literal["append", "upsert"]
@@ -36,45 +36,29 @@ class CheckpointLost(TerminalError):
         super().__init__(Code.CHECKPOINT_LOST, message, hint=hint)
 
 
-@dataclass
 class Batches:
-    """Writes the batches of one query to one table, each once. Called by Spark, from `foreachBatch`."""
+    """Takes the batches of one query, each once, to one table. Made when the query is about to be started."""
 
-    flow: str
-    epoch: int
-    ledger: Ledger
-    table: SparkTable
-    mode: Mode
-    keys: Sequence[str] = ()
-    definition: str = ""
-    guard: Callable[[], None] = lambda: None
-    """Called right before a commit; raises if this process may no longer write."""
-    prepare: Callable[[SparkTable, StructType], None] = lambda table, schema: None
-    """Called with the table in the batch's session and the batch's columns, before anything is written."""
-    _last: Intent | None = None
+    def __init__(self, flow: str, epoch: int, ledger: Ledger, target: BatchTarget, definition: str = "") -> None:
+        self._flow = flow
+        self._epoch = epoch
+        self._ledger = ledger
+        self._engine = StepEngine(flow, definition, ledger, target)
 
     def write(self, batch: DataFrame, number: int) -> StepDone | None:
-        """One batch, one commit; None for a batch without rows, which needs none."""
-        session = batch.sparkSession
-        begun = self.ledger.epoch().number
-        if begun > self.epoch:
-            raise CheckpointLost(f"{self.flow} is in epoch {begun} by now, and was opened in {self.epoch}")
-        end = _positions(session, number, self.flow)
-        intent, repeated = self._intent(number, end)
-        # A batch belongs to the query's own session, and so must the table that takes it.
-        table = self.table.format.spark(session, self.table.address, self.table.around)
+        """One batch, one commit; None for a batch without rows, which needs none. Called by Spark in a thread of its
+        own, from `foreachBatch`."""
+        now = self._ledger.epoch().number
+        if now > self._epoch:
+            raise CheckpointLost(f"{self._flow} is in epoch {now} by now, and was opened in {self._epoch}")
+        end = _positions(batch.sparkSession, number, self._flow)
         # Also a batch that has landed is worked out once more: operators with state follow the clock of the events
         # only through what they have seen.
-        with _worked_out(batch) as rows:
-            if rows == 0:
-                return None
-            self._check(batch)
-            self.prepare(table, StructType([f for f in batch.schema.fields if f.name != DELETED]))
-            _check_types(batch, table)
-            self.guard()
-            write = table.append if self.mode == "append" else table.upsert
-            landed = Landed(write(batch, intent.mark(self.flow)), rows)
-        return StepDone(self.flow, self.epoch, number, end, landed, repeated)
+        step = self._engine.given(number, end, lambda last: bool(last.end["query"] == end["query"]))
+        if step is None:
+            raise CheckpointLost(_message(self._flow, self.last(), number, end))
+        done = self._engine.commit(step, batch)
+        return None if done.landed.version is None else done
 
     @property
     def positions(self) -> Positions:
@@ -83,27 +67,40 @@ class Batches:
 
     def last(self) -> Intent | None:
         """The newest batch of this epoch that was begun."""
-        if self._last is None:
-            found = self.ledger.last()
-            if found is not None and found.epoch > self.epoch:
-                raise CheckpointLost(f"{self.flow} is in epoch {found.epoch} already, and was opened in {self.epoch}")
-            self._last = found if found is not None and found.epoch == self.epoch else None
-        return self._last
+        last = self._engine.newest()
+        if last is not None and last.epoch > self._epoch:
+            raise CheckpointLost(f"{self._flow} is in epoch {last.epoch} already, and was opened in {self._epoch}")
+        return last
 
-    def _intent(self, number: int, end: Positions) -> tuple[Intent, bool]:
-        """The batch's own, noted now or before a crash; and whether it was noted before."""
-        last = self.last()
-        if last is not None and not _follows(last, number, end):
-            self._last = None  # another query of this process may have gone on meanwhile
-            last = self.last()
-        if last is not None and number == last.step and end == last.end:
-            return last, True
-        if last is not None and not _follows(last, number, end):
-            raise CheckpointLost(_told(self.flow, last, number, end))
-        now = datetime.now(timezone.utc)
-        self._last = Intent(self.epoch, number, {} if last is None else last.end, end, self.definition, now)
-        self.ledger.write(self._last)
-        return self._last, False
+
+@dataclass
+class BatchTarget(Target[DataFrame]):
+    """The table of a query's batches."""
+
+    flow: str
+    table: SparkTable
+    mode: Mode
+    keys: Sequence[str] = ()
+    guard: Callable[[], None] = lambda: None
+    """Called right before a commit; raises if this process may no longer write."""
+    prepare: Callable[[SparkTable, StructType], None] = lambda table, schema: None
+    """Called with the table in the batch's session and the batch's columns, before anything is written."""
+
+    def landed(self, commit_tag: CommitTag) -> bool:
+        return self.table.exists() and self.table.landed(commit_tag) is not None
+
+    def commit(self, rows: DataFrame, step: Step) -> Landed:
+        # A batch belongs to the query's own session, and so must the table that takes it.
+        table = self.table.format.spark(rows.sparkSession, self.table.address, self.table.context)
+        with _evaluated(rows) as count:
+            if count == 0:
+                return Landed(None, 0)
+            self._check(rows)
+            self.prepare(table, StructType([f for f in rows.schema.fields if f.name != DELETED]))
+            _check_types(rows, table)
+            self.guard()
+            write = table.append if self.mode == "append" else table.upsert
+            return Landed(write(rows, step.commit_tag), count)
 
     def _check(self, batch: DataFrame) -> None:
         """An upsert has no way to tell which of two rows for one key is the newer one, or which row has none."""
@@ -133,7 +130,7 @@ class Batches:
 
 
 @contextmanager
-def _worked_out(batch: DataFrame) -> Iterator[int]:
+def _evaluated(batch: DataFrame) -> Iterator[int]:
     """While this is open the batch is evaluated, once, however often it is read; gives the number of its rows."""
     batch.persist()
     try:
@@ -156,11 +153,11 @@ def _positions(session: SparkSession, number: int, flow: str) -> Positions:
     execution = queries.get(jvm.java.util.UUID.fromString(query))
     logged = execution.offsetLog().get(number).get().offsets()
     offsets = [logged.apply(at) for at in range(logged.size())]
-    told = [_told_offset(session, execution, at, one.get().json()) for at, one in enumerate(offsets) if one.isDefined()]
-    return {"query": query, "offsets": told}
+    known = [_offset_of(session, execution, at, one.get().json()) for at, one in enumerate(offsets) if one.isDefined()]
+    return {"query": query, "offsets": known}
 
 
-def _told_offset(session: SparkSession, execution: Any, source: int, text: str) -> Any:
+def _offset_of(session: SparkSession, execution: Any, source: int, text: str) -> Any:
     """Where a source stands. Spark's file source only counts: which files it means is in the checkpoint, by number."""
     try:
         offset = json.loads(text)
@@ -205,11 +202,8 @@ def holds(spark: SparkSession, given: DataType, wanted: DataType) -> bool:
     return bool(casts.canUpCast(kinds.fromJson(given.json()), kinds.fromJson(wanted.json())))
 
 
-def _follows(last: Intent, number: int, end: Positions) -> bool:
-    return bool(end["query"] == last.end["query"] and number == last.step + 1)
-
-
-def _told(flow: str, last: Intent, number: int, end: Positions) -> str:
+def _message(flow: str, last: Intent | None, number: int, end: Positions) -> str:
+    assert last is not None
     if end["query"] != last.end["query"]:
         given = f"batch {number} of another query"
     elif number > last.step + 1:

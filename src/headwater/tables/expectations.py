@@ -35,7 +35,7 @@ class Expectations:
 
     flow: str
     expect: Mapping[str, Expectation]
-    letters: DeadLetters
+    dead_letters: DeadLetters
     tally: Tally
     place: Callable[[str], Where]
     """Where a key of the table's definition stands."""
@@ -46,11 +46,11 @@ class Expectations:
         """The expectations that take rows out of the result."""
         return [name for name, one in self.expect.items() if one.on_violation in LEAVING]
 
-    def screened(
+    def apply(
         self,
         rows: DataFrame,
         columns: Sequence[str],
-        mark: CommitTag,
+        commit_tag: CommitTag,
         settled: Callable[[DataFrame], DataFrame],
         judged: Column | None = None,
     ) -> DataFrame:
@@ -72,7 +72,7 @@ class Expectations:
         for name in self.expect:
             self.tally.count(of_expectation(name), counts.get(name, 0))
         if any(counts.get(name) for name in self.leaving):
-            found = self._without_leaving(found, columns, mark)
+            found = self._without_leaving(found, columns, commit_tag)
         return found.drop(FAILED)
 
     def _fail(self, found: DataFrame, columns: Sequence[str], counts: Mapping[str, int]) -> None:
@@ -90,21 +90,21 @@ class Expectations:
                 hint="correct the data or the query, or set on_violation to warn, drop or quarantine",
             )
 
-    def _without_leaving(self, found: DataFrame, columns: Sequence[str], mark: CommitTag) -> DataFrame:
+    def _without_leaving(self, found: DataFrame, columns: Sequence[str], commit_tag: CommitTag) -> DataFrame:
         leaves = F.arrays_overlap(FAILED, F.array(*map(F.lit, self.leaving)))
         set_aside = [name for name, one in self.expect.items() if one.on_violation == "quarantine"]
         self.tally.left_out += found.where(leaves).count()
         if set_aside:
             kept = F.array_intersect(FAILED, F.array(*map(F.lit, set_aside)))
             bad = found.where(F.size(kept) > 0)
-            letters = bad.select(
+            dead_letters = bad.select(
                 F.encode(F.to_json(F.struct(*map(column, columns))), "utf-8").alias("raw"),
                 of_row(bad, columns).alias("position"),
                 F.lit(REASON).alias("reason"),
                 F.concat(F.lit("not met: "), F.concat_ws(", ", kept)).alias("message"),
                 F.lit(None).cast("string").alias("context"),
             )
-            self.letters.put(letters.dropDuplicates(["position"]), self.flow, self.flow, mark)
+            self.dead_letters.put(dead_letters.dropDuplicates(["position"]), self.flow, self.flow, commit_tag)
         return found.where(~leaves)
 
     def _require_checks(self, rows: DataFrame, columns: Sequence[str]) -> None:

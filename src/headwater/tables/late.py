@@ -37,7 +37,7 @@ _TIMES = (TimestampType, TimestampNTZType, DateType)
 
 
 @dataclass(frozen=True)
-class Waterline:
+class WatermarkState:
     """How far event time has come."""
 
     at: datetime | None = None
@@ -49,19 +49,19 @@ class Waterline:
         return {"at": None if self.at is None else self.at.isoformat(), "since": self.since}
 
     @staticmethod
-    def of(position: Any) -> Waterline:
+    def of(position: Any) -> WatermarkState:
         if position is None:
-            return Waterline()
+            return WatermarkState()
         at = position["at"]
-        return Waterline(None if at is None else datetime.fromisoformat(at), int(position["since"]))
+        return WatermarkState(None if at is None else datetime.fromisoformat(at), int(position["since"]))
 
 
 @dataclass
-class Screened:
+class Admitted:
     """The inputs of a step, and how far event time has come with it."""
 
     sources: Sources
-    line: Waterline
+    watermark: WatermarkState
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Late:
     watermark: Watermark
     spark: SparkSession
     files: Files
-    letters: DeadLetters
+    dead_letters: DeadLetters
     tally: Tally
     where: Where
     """Of the watermark, in the user's files."""
@@ -81,68 +81,74 @@ class Late:
     def leaves_out(self) -> bool:
         return self.watermark.late != "update"
 
-    def kept_out(self, epoch: int, line: Waterline) -> LateRows:
-        """What has been left out since the table was last made anew."""
-        return LateRows(self.files, f"{self._folder}/{_file(epoch, line)}")
+    def kept_out(self, epoch: int, watermark: WatermarkState) -> LateRows:
+        """What has been left out since the table was last rebuilt."""
+        return LateRows(self.files, f"{self._folder}/{_file(epoch, watermark)}")
 
-    def forget_earlier(self, epoch: int, line: Waterline) -> None:
-        """The table was made anew, and that has landed: what was left out before is in it."""
+    def forget_earlier(self, epoch: int, watermark: WatermarkState) -> None:
+        """The table was rebuilt, and that has landed: what was left out before is in it."""
         for entry in self.files.list(self._folder):
-            if entry.name.startswith(_FILE) and entry.name != _file(epoch, line):
+            if entry.name.startswith(_FILE) and entry.name != _file(epoch, watermark):
                 self.files.delete(f"{self._folder}/{entry.name}")
 
     @property
     def _folder(self) -> str:
         return f"_headwater/flows/{self.flow}"
 
-    def screened(
-        self, states: States, streams: Collection[str], mark: CommitTag, line: Waterline, *, anew: bool
-    ) -> Screened:
-        """The inputs of a step, without its late rows if they are to be left out; `anew`: nothing is late."""
+    def admit(
+        self,
+        states: States,
+        streams: Collection[str],
+        commit_tag: CommitTag,
+        before: WatermarkState,
+        *,
+        rebuilds: bool,
+    ) -> Admitted:
+        """The inputs of a step, without its late rows if they are to be left out; `rebuilds`: nothing is late."""
         times = self.times([one for one in states.relations.values() if one.label in streams], states.end)
         sources = {relation.label: source for source, relation in states.relations.items()}
-        if anew:
+        if rebuilds:
             whole = [states.rows(sources[label], Moment.NEW).agg(F.max(micros(name))) for label, name in times.items()]
-            after = Waterline(self._passed([frame.collect()[0][0] for frame in whole]), mark.step)
+            after = WatermarkState(self._passed([frame.collect()[0][0] for frame in whole]), commit_tag.step)
             self._tell(after, 0)
-            return Screened(states, after)
+            return Admitted(states, after)
         came = {label: Came(states.change(sources[label]), name, self.spark) for label, name in times.items()}
-        passed = [at for at in (line.at, self._passed([one.newest for one in came.values()])) if at is not None]
-        after = Waterline(max(passed, default=None), line.since)
-        late = self.kept_out(mark.epoch, line)
-        if line.at is None:
+        passed = [at for at in (before.at, self._passed([one.newest for one in came.values()])) if at is not None]
+        after = WatermarkState(max(passed, default=None), before.since)
+        late = self.kept_out(commit_tag.epoch, before)
+        if before.at is None:
             count = 0
         elif self.leaves_out:
-            count = self._leave_out(came, times, late, line.at, mark)
+            count = self._leave_out(came, times, late, before.at, commit_tag)
         else:
-            count = sum(one.count(_micros_of(line.at)) for one in came.values())
+            count = sum(one.count(_micros_of(before.at)) for one in came.values())
         self._tell(after, count)
-        out = left_out_within(mark.step)
+        out = left_out_within(commit_tag.step)
         changes = {label: one.without(late.some(label, out)) for label, one in came.items()}
-        return Screened(InTime(states, times, changes, late, mark.step), after)
+        return Admitted(InTime(states, times, changes, late, commit_tag.step), after)
 
     def _leave_out(
-        self, came: Mapping[str, Came], times: Mapping[str, str], late: LateRows, at: datetime, mark: CommitTag
+        self, came: Mapping[str, Came], times: Mapping[str, str], late: LateRows, at: datetime, commit_tag: CommitTag
     ) -> int:
         """Remember the rows of a step that lie before the watermark, and set them aside; how many they are."""
         found = {label: one.before(_micros_of(at)) for label, one in came.items()}
-        late.put(table_of(list({(label, *key) for label, keys in found.items() for key in keys})), mark.step)
+        late.put(table_of(list({(label, *key) for label, keys in found.items() for key in keys})), commit_tag.step)
         for label, keys in found.items():
             if keys and self.watermark.late == "quarantine":
-                self._set_aside(came[label].of(set(keys)), label, times[label], at, mark)
+                self._set_aside(came[label].of(set(keys)), label, times[label], at, commit_tag)
         return sum(map(len, found.values()))
 
-    def keys_of(self, letters: DataFrame) -> set[Key]:
+    def keys_of(self, dead_letters: DataFrame) -> set[Key]:
         """The rows that dead letters are about."""
         told = F.from_json("context", "relation string, position string, at bigint")
-        found = letters.where(F.col("reason") == REASON).select(told.alias("told")).collect()
+        found = dead_letters.where(F.col("reason") == REASON).select(told.alias("told")).collect()
         return {(row["told"]["relation"], row["told"]["position"], row["told"]["at"]) for row in found}
 
-    def times(self, relations: Sequence[InputRelation], places: Mapping[str, RelationVersion]) -> dict[str, str]:
+    def times(self, relations: Sequence[InputRelation], versions: Mapping[str, RelationVersion]) -> dict[str, str]:
         """The column of the event time in each of the relations that have it; refused where none has, or it is none."""
         wanted, found, known = self.watermark.column, {}, set()
         for relation in relations:
-            for field in relation.schema(places[relation.label]).fields:
+            for field in relation.schema(versions[relation.label]).fields:
                 known.add(field.name)
                 if field.name.lower() != wanted.lower() or relation.at is not None:
                     continue
@@ -177,18 +183,18 @@ class Late:
             return None
         return _EPOCH + timedelta(microseconds=min(max(known), _micros_of(_LAST))) - self.watermark.delay
 
-    def _tell(self, line: Waterline, late: int) -> None:
-        self.tally.watermark = line.at
+    def _tell(self, watermark: WatermarkState, late: int) -> None:
+        self.tally.watermark = watermark.at
         self.tally.count(LATE, late)
         self.tally.left_out += late if self.leaves_out else 0
 
-    def _set_aside(self, rows: DataFrame, label: str, name: str, passed: datetime, mark: CommitTag) -> None:
+    def _set_aside(self, rows: DataFrame, label: str, name: str, passed: datetime, commit_tag: CommitTag) -> None:
         """Keep late rows as dead letters."""
         shown = [column(one) for one in rows.columns if one != WEIGHT]
         at = micros(name)
         context = F.struct(F.lit(label).alias("relation"), column(POSITION).alias("position"), at.alias("at"))
         then = F.lit(f", and the watermark was {passed:%Y-%m-%d %H:%M:%S} then")
-        letters = rows.select(
+        dead_letters = rows.select(
             F.encode(F.to_json(F.struct(*shown)), "utf-8").alias("raw"),
             F.concat_ws(" ", F.lit(label), column(POSITION), at.cast("string")).alias("position"),
             F.lit(REASON).alias("reason"),
@@ -196,11 +202,11 @@ class Late:
             F.to_json(context).alias("context"),
         )
         # An event that makes several rows of one time is one dead letter.
-        self.letters.put(letters.dropDuplicates(["position"]), self.flow, label, mark)
+        self.dead_letters.put(dead_letters.dropDuplicates(["position"]), self.flow, label, commit_tag)
 
 
-def _file(epoch: int, line: Waterline) -> str:
-    return f"{_FILE}{epoch}-{line.since}.parquet"
+def _file(epoch: int, watermark: WatermarkState) -> str:
+    return f"{_FILE}{epoch}-{watermark.since}.parquet"
 
 
 def _micros_of(at: datetime) -> int:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from headwater.core.model import WEIGHT
 from headwater.core.storage import Files
-from headwater.formats.key_filter import Near
+from headwater.formats.key_filter import KeyFilter
 from headwater.incremental.operator import Moment
 from headwater.incremental.relations import States
 from headwater.incremental.run import FEW, collected
@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
 
 
 class LateRows:
-    """The rows that were left out since a table was last made anew: one file beside its ledger, replaced as a whole.
+    """The rows that were left out since a table was last rebuilt: one file beside its ledger, replaced as a whole.
 
     A row has the step that it came late in and, if it was let in since, the step that did so: what any step is to see
     of its inputs follows from that.
@@ -104,10 +104,10 @@ class InTime:
     def rows(self, source: str, at: Moment) -> DataFrame:
         return self._in_time(self.states.rows(source, at), source, at)
 
-    def near(self, source: str, at: Moment, near: Near) -> DataFrame | None:
+    def key_filter(self, source: str, at: Moment, key_filter: KeyFilter) -> DataFrame | None:
         label = self.states.relations[source].label
-        wanted = near.showing(POSITION, self.times[label]) if label in self.times else near
-        found = self.states.near(source, at, wanted)
+        wanted = key_filter.showing(POSITION, self.times[label]) if label in self.times else key_filter
+        found = self.states.key_filter(source, at, wanted)
         return None if found is None else self._in_time(found, source, at)
 
     def _in_time(self, df: DataFrame, source: str, at: Moment) -> DataFrame:

@@ -79,12 +79,12 @@ def fitted(rows: DataFrame, types: StructType, table: str) -> DataFrame:
     """Rows of a statement by the types of a table's columns; a value that is none of its type is told."""
     wanted = {field.name: field.dataType for field in types.fields}
     casts: dict[str, Column] = {}
-    misfits: dict[str, list[Column]] = {name: [] for name in rows.columns}
+    cast_failures: dict[str, list[Column]] = {name: [] for name in rows.columns}
     for given in rows.schema.fields:
-        casts[given.name] = _cast(given, wanted[given.name], misfits[given.name])
+        casts[given.name] = _cast(given, wanted[given.name], cast_failures[given.name])
     changing = [f.name for f in rows.schema.fields if f.dataType != wanted[f.name]]
     try:
-        odd = [F.coalesce(*misfits[name], F.lit(None)).isNotNull() for name in changing]
+        odd = [F.coalesce(*cast_failures[name], F.lit(None)).isNotNull() for name in changing]
         first = (
             rows.where(reduce(lambda a, b: a | b, odd)).select(*odd, *map(column, changing)).first() if odd else None
         )
@@ -219,10 +219,10 @@ def _typed(frame: DataFrame, declared: StructType, name: str, lines: list[_Line]
     casts: dict[str, Column] = {}
     for field in (one for one in declared.fields if one.name in frame.columns):
         value = column(field.name)
-        misfits: list[Column] = []
-        casts[field.name] = _cast(frame.schema[field.name], field.dataType, misfits)
-        odd = numbered.where(F.coalesce(*misfits, F.lit(None)).isNotNull())
-        first = odd.select(column(_LINE), value).orderBy(_LINE).first() if misfits else None
+        cast_failures: list[Column] = []
+        casts[field.name] = _cast(frame.schema[field.name], field.dataType, cast_failures)
+        odd = numbered.where(F.coalesce(*cast_failures, F.lit(None)).isNotNull())
+        first = odd.select(column(_LINE), value).orderBy(_LINE).first() if cast_failures else None
         if first is not None:
             line = first[0] + 1 if lines is None else lines[first[0] + 1].number
             message = f"'{first[1]}' is no {field.dataType.simpleString()}, which '{field.name}' is"
@@ -230,12 +230,12 @@ def _typed(frame: DataFrame, declared: StructType, name: str, lines: list[_Line]
     return frame.select(*(value.alias(name) for name, value in casts.items()))
 
 
-def _cast(given: StructField, wanted: DataType, misfits: list[Column]) -> Column:
+def _cast(given: StructField, wanted: DataType, cast_failures: list[Column]) -> Column:
     """The column under another type; `misfits` gets what finds the values that are not exactly of it."""
     value = column(given.name)
     if isinstance(given.dataType, NullType):
         return value.cast(wanted)
-    return conform(value, given.dataType, wanted, given.name, misfits).cast(wanted)
+    return conform(value, given.dataType, wanted, given.name, cast_failures).cast(wanted)
 
 
 def _shown(key: dict[str, object]) -> str:

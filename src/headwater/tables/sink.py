@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.storage import Files
-from headwater.flows.flow import Ledger
+from headwater.flows.ledger import Epoch, Ledger
 from headwater.formats.base import Capability
-from headwater.tables.batches import Batches, CheckpointLost, Mode
+from headwater.tables.batches import Batches, BatchTarget, CheckpointLost, Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from headwater.core.spec import Layout
-    from headwater.formats.base import SparkTable
+    from headwater.formats.spark_table import SparkTable
 
 Sink = Callable[["DataFrame", int], None]
 
@@ -55,8 +55,9 @@ def sink(
             created()
 
     flow = f"sinks.{name}"
-    ledger = Ledger(Files(table.around.warehouse, table.around.storage), flow)
-    batches = Batches(flow, epoch, ledger, table, mode, keys if mode == "upsert" else (), prepare=made)
+    ledger = Ledger(Files(table.context.warehouse, table.context.storage), flow, first=Epoch(epoch))
+    target = BatchTarget(flow, table, mode, keys if mode == "upsert" else (), prepare=made)
+    batches = Batches(flow, epoch, ledger, target)
 
     def write(batch: DataFrame, number: int) -> None:
         try:

@@ -10,14 +10,26 @@ from datetime import datetime
 from typing import Any
 
 from headwater.core.model import CommitTag
+from headwater.core.record import Record
 from headwater.core.storage import Files
 
 LATE = "late"
 
 
+@dataclass(frozen=True)
+class CheckCounts(Record):
+    """What the watermark and the expectations of a table have counted since it was last made anew."""
+
+    watermark: str | None
+    """The time up to which rows are awaited."""
+    late: int
+    violations: Mapping[str, int]
+    """By expectation."""
+
+
 @dataclass
 class Tally:
-    """Counts since the table was last made anew. Those of a step are written before it commits, in place of what an
+    """Counts since the table was last rebuilt. Those of a step are written before it commits, in place of what an
     earlier try of the same step has counted: a step that is done again doubles nothing."""
 
     files: Files
@@ -33,16 +45,16 @@ class Tally:
     def _path(self) -> str:
         return f"_headwater/flows/{self.flow}/checks.json"
 
-    def begin(self, mark: CommitTag, *, anew: bool) -> None:
-        """A step begins; `anew`: it makes the whole table."""
+    def begin(self, commit_tag: CommitTag, *, rebuilds: bool) -> None:
+        """A step begins; `rebuilds`: it makes the whole table."""
         found = self._read()
         self._before, self._counts, self.left_out = Counter(), Counter(), 0
-        self._step = (mark.epoch, mark.step)
-        if found is None or anew or found["epoch"] != mark.epoch:
+        self._step = (commit_tag.epoch, commit_tag.step)
+        if found is None or rebuilds or found["epoch"] != commit_tag.epoch:
             self.watermark = None
             return
         self._before = Counter(found["before"])
-        if found["step"] != mark.step:
+        if found["step"] != commit_tag.step:
             self._before.update(found["counts"])
         told = found["watermark"]
         self.watermark = None if told is None else datetime.fromisoformat(told)
@@ -60,7 +72,7 @@ class Tally:
         }
         self.files.write_atomic(self._path, json.dumps(told, sort_keys=True))
 
-    def told(self) -> dict[str, Any] | None:
+    def counts(self) -> CheckCounts | None:
         """The watermark and all counts, as people and programs read them; None before the first step."""
         found = self._read()
         if found is None:
@@ -68,7 +80,12 @@ class Tally:
         total = Counter(found["before"])
         total.update(found["counts"])
         expected = {name.removeprefix(_EXPECTED): rows for name, rows in total.items() if name.startswith(_EXPECTED)}
-        return {"watermark": found["watermark"], "late": total[LATE], "violations": dict(sorted(expected.items()))}
+        return CheckCounts(found["watermark"], total[LATE], dict(sorted(expected.items())))
+
+    def told(self) -> Mapping[str, object] | None:
+        """The same, as a step tells it."""
+        counts = self.counts()
+        return None if counts is None else counts.to_dict()
 
     def _read(self) -> Mapping[str, Any] | None:
         found = self.files.find(self._path)

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from headwater.core.errors import Code, HeadwaterError, TerminalError, Where, did_you_mean
 from headwater.core.model import DELETED
 from headwater.core.storage import Files
-from headwater.flows.flow import Intent
+from headwater.flows.ledger import Intent
 from headwater.project.decorators import Registered
 from headwater.project.load.code import shown
 from headwater.project.transforms import line_of
@@ -101,7 +101,7 @@ def started(
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=TICK)).start()
     except AnalysisException as error:
         told = without_plan(reason(error))
-        raise _failed(function, told, line_of(function, root), _cure(told)) from error
+        raise _failed(function, told, line_of(function, root), _hint(told)) from error
 
 
 def is_intact(files: Files, checkpoint: str, last: Intent) -> bool:
@@ -114,7 +114,7 @@ def is_intact(files: Files, checkpoint: str, last: Intent) -> bool:
     return query == last.end["query"] and files.exists(f"{checkpoint}/offsets/{last.step}")
 
 
-def _cure(told: str) -> str | None:
+def _hint(told: str) -> str | None:
     if "watermark" in told:
         return "give it one in the function: df.withWatermark(column, delay); or, with keys, output_mode='update'"
     return "the decorator's output_mode sets `append` or `update`" if "output mode" in told else None

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 from sqlglot import exp
 
-from headwater.core.errors import Code, TerminalError, UsageError, Where
+from headwater.core.errors import Code, UsageError, Where
 from headwater.core.model import At, Kind
 from headwater.incremental.query import Query, incremental
 from headwater.incremental.relations import InputRelation, RelationVersion, relation_of
@@ -44,7 +44,7 @@ Columns = Mapping[str, StructType]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ViewQuery:
     """A view's query over the lake's relations, under names that the session has for them."""
 
     sql: str
@@ -71,28 +71,28 @@ class Asked:
         """Each relation once."""
         return list({one.label: one for one in self.relations.values()}.values())
 
-    def put(self, places: Mapping[str, RelationVersion], recorded: Columns | None) -> None:
-        """Make the relations at some places known to the session, with the columns that they had."""
+    def put(self, versions: Mapping[str, RelationVersion], recorded: Columns | None) -> None:
+        """Make the relations at some versions known to the session, with the columns that they had."""
         for name, relation in self.relations.items():
-            rows = relation.rows(places[relation.label])
+            rows = relation.rows(versions[relation.label])
             _limited(rows, relation, recorded).createOrReplaceTempView(name)
 
     def compiled(
-        self, spark: SparkSession, places: Mapping[str, RelationVersion], recorded: Columns | None = None
+        self, spark: SparkSession, versions: Mapping[str, RelationVersion], recorded: Columns | None = None
     ) -> Compiled:
-        """Analysed over the relations at some places."""
-        return compiled(self, spark, places, recorded)
+        """Analysed over the relations at some versions."""
+        return compiled(self, spark, versions, recorded)
 
-    def require_unchanged(self, recorded: Columns, now: Columns) -> None:
-        """Refuse inputs that have not what they had when it was built."""
-        require_unchanged(self, recorded, now)
+    def changed(self, recorded: Columns, now: Columns) -> str | None:
+        """What its inputs had when it was built, and it names, and they have not any more."""
+        return changed(self, recorded, now)
 
 
 @dataclass(frozen=True)
 class Compiled:
     """A query that Spark has analysed."""
 
-    asked: Asked
+    view_query: ViewQuery
     schema: StructType
     """Of the result, without what is there for the order alone."""
     answered: DataFrame = field(repr=False)
@@ -109,17 +109,17 @@ class Compiled:
     @property
     def shown(self) -> str | None:
         filtered = self.kept is not None and self.kept.filtered
-        return self.asked.presented.shown(self.columns, filtered=filtered, plain=self.kept is None)
+        return self.view_query.presented.shown(self.columns, filtered=filtered, plain=self.kept is None)
 
     @property
     def rows(self) -> str:
         """What is shown, without order and limit."""
-        return self.asked.presented.rows(self.columns, filtered=self.kept is not None and self.kept.filtered)
+        return self.view_query.presented.rows(self.columns, filtered=self.kept is not None and self.kept.filtered)
 
 
-def asked(
+def bind_query(
     warehouse: Warehouse, sql: str, spark: SparkSession, *, streams: bool = False, origin: Where | None = None
-) -> Asked:
+) -> ViewQuery:
     """Find the relations that a query reads; `streams`: only those inside `stream(…)` drive the result, and histories
     that are joined as of a time. Where there is no `stream(…)`, all do."""
     known = {kind: warehouse.names(kind) for kind in Kind}
@@ -147,42 +147,38 @@ def asked(
     text = with_relations(found.query, place)
     times = tuple((time, with_relations(probe, place)) for time, probe in times_asked(query))
     labels = {one.label for one in relations.values()}
-    return Asked(sql, found, text, relations, frozenset(driving & labels), frozenset(events & labels), origin, times)
-
-
-def read_by(warehouse: Warehouse, sql: str) -> list[Name]:
-    """The relations that a query names, in the order of its text."""
-    known = {kind: warehouse.names(kind) for kind in Kind}
-    return [Name(resolve(one, known), one.name) for one in references(parse_query(sql))]
+    return ViewQuery(
+        sql, found, text, relations, frozenset(driving & labels), frozenset(events & labels), origin, times
+    )
 
 
 def compiled(
-    asked: Asked, spark: SparkSession, places: Mapping[str, RelationVersion], recorded: Columns | None = None
+    view_query: ViewQuery, spark: SparkSession, versions: Mapping[str, RelationVersion], recorded: Columns | None = None
 ) -> Compiled:
-    """Have Spark analyse it over the relations at some places; they become views of the session."""
-    asked.put(places, recorded)
-    _require_times(asked, spark)
+    """Have Spark analyse it over the relations at some versions; they become views of the session."""
+    view_query.put(versions, recorded)
+    _require_times(view_query, spark)
     try:
-        answered = spark.sql(asked.text)
+        answered = spark.sql(view_query.text)
     except AnalysisException as error:
-        raise _blamed(asked, error) from error
+        raise _blamed(view_query, error) from error
     fields = answered.schema.fields
     names = [f.name.lower() for f in fields]
     twice = next((at for at, name in enumerate(names) if name in names[:at]), None)
     if twice is not None:
         message = f"two columns of the result have the name '{names[twice]}'"
-        raise _wrong(asked, message, _column_at(asked, twice), "name them: … AS x")
-    hidden = asked.presented.hidden
-    asked.presented.require_places(len(fields) - hidden, asked.sql)
+        raise _wrong(view_query, message, _column_at(view_query, twice), "name them: … AS x")
+    hidden = view_query.presented.hidden
+    view_query.presented.require_places(len(fields) - hidden, view_query.sql)
     schema = StructType(fields[: len(fields) - hidden] if hidden else fields)
     unfit = not_storable(schema)
     if unfit is not None:
-        raise _wrong(asked, unfit[1], _column_at(asked, unfit[0]), unfit[2])
-    made = Compiled(asked, schema, answered)
+        raise _wrong(view_query, unfit[1], _column_at(view_query, unfit[0]), unfit[2])
+    made = Compiled(view_query, schema, answered)
     try:
-        query = incremental(spark, asked.text, list(asked.relations))
+        query = incremental(spark, view_query.text, list(view_query.relations))
     except NotIncremental as refused:
-        return replace(made, refused=_refusal(asked, refused))
+        return replace(made, refused=_refusal(view_query, refused))
     return replace(made, query=query, kept=kept(spark, query))
 
 
@@ -209,9 +205,9 @@ def _types(data_type: DataType) -> set[str]:
     return {data_type.typeName(), *(name for one in inside for name in _types(one))}
 
 
-def _require_times(asked: Asked, spark: SparkSession) -> None:
+def _require_times(view_query: ViewQuery, spark: SparkSession) -> None:
     """Refuse to look into a history by something that is no time: a text would be valid at none."""
-    for time, text in asked.times:
+    for time, text in view_query.times:
         try:
             (found,) = spark.sql(text).schema.fields
         except AnalysisException:
@@ -219,74 +215,71 @@ def _require_times(asked: Asked, spark: SparkSession) -> None:
         if not isinstance(found.dataType, (TimestampType, TimestampNTZType, DateType)):
             name = time.sql(dialect="spark")
             message = f"FOR SYSTEM_TIME AS OF {name}: {name} is {found.dataType.simpleString()}, and no time"
-            raise _wrong(asked, message, span_of(time), f"write CAST({name} AS TIMESTAMP)")
+            raise _wrong(view_query, message, span_of(time), f"write CAST({name} AS TIMESTAMP)")
 
 
-def _wrong(asked: Asked, message: str, span: Span | None, hint: str | None) -> UsageError:
+def _wrong(view_query: ViewQuery, message: str, span: Span | None, hint: str | None) -> UsageError:
     """A mistake at its place: by file and line, or shown in the statement that was given."""
-    where = asked.origin
+    where = view_query.origin
     if span is None:
         return UsageError(Code.INVALID_SQL, message, where=where, hint=hint)
-    place = where_in(asked.sql, span)
+    place = where_in(view_query.sql, span)
     if where is None:
-        return InvalidSql(message, text=asked.sql, span=span, hint=hint)
+        return InvalidSql(message, text=view_query.sql, span=span, hint=hint)
     if where.line is not None and place.line is not None:
         where = replace(where, line=where.line + place.line - 1)
     return UsageError(Code.INVALID_SQL, message, where=where, hint=hint)
 
 
-def _column_at(asked: Asked, at: int) -> Span | None:
+def _column_at(view_query: ViewQuery, at: int) -> Span | None:
     """Where a column of the result stands in the text; None behind a star."""
-    query = parse_query(asked.sql)
+    query = parse_query(view_query.sql)
     return span_of(query.selects[at]) if not query.is_star and at < len(query.selects) else None
 
 
-def in_words_of(asked: Asked, text: str) -> str:
+def in_words_of(view_query: ViewQuery, text: str) -> str:
     """A part of the query, by the names that the user has for things."""
-    names = {name: one.name for name, one in asked.relations.items()}
+    names = {name: one.name for name, one in view_query.relations.items()}
     text = _COLUMN.sub(lambda found: found[1] or found[2], text)
     return _RELATION.sub(lambda found: names.get(found[0], found[0]), text)
 
 
-def _refusal(asked: Asked, refused: NotIncremental) -> NotIncremental:
+def _refusal(view_query: ViewQuery, refused: NotIncremental) -> NotIncremental:
     """The same, in words of the user."""
-    said = NotIncremental(in_words_of(asked, refused.reason), hint=in_words_of(asked, refused.hint))
-    said.part = in_words_of(asked, refused.part)
+    said = NotIncremental(in_words_of(view_query, refused.reason), hint=in_words_of(view_query, refused.hint))
+    said.part = in_words_of(view_query, refused.part)
     return said
 
 
-def _blamed(asked: Asked, error: AnalysisException) -> UsageError:
+def _blamed(view_query: ViewQuery, error: AnalysisException) -> UsageError:
     """What Spark finds wrong, at its place in the text that the user wrote."""
-    named = blame(error.getErrorClass() or "", error.getMessageParameters() or {}, asked.sql, parse_query(asked.sql))
+    named = blame(
+        error.getErrorClass() or "", error.getMessageParameters() or {}, view_query.sql, parse_query(view_query.sql)
+    )
     if named is not None:
-        return _wrong(asked, named.problem.message, named.span, named.problem.hint)
+        return _wrong(view_query, named.problem.message, named.span, named.problem.hint)
     piece = piece_of(error)
-    span = None if piece is None else fragment(piece, asked.sql)
-    return _wrong(asked, _REWRITTEN.sub("", without_plan(reason(error))), span, None)
+    span = None if piece is None else fragment(piece, view_query.sql)
+    return _wrong(view_query, _REWRITTEN.sub("", without_plan(reason(error))), span, None)
 
 
-def columns_now(relations: Sequence[InputRelation], places: Mapping[str, RelationVersion]) -> dict[str, StructType]:
-    return {one.label: one.schema(places[one.label]) for one in relations}
+def columns_now(relations: Sequence[InputRelation], versions: Mapping[str, RelationVersion]) -> dict[str, StructType]:
+    return {one.label: one.schema(versions[one.label]) for one in relations}
 
 
-def require_unchanged(asked: Asked, recorded: Columns, now: Columns) -> None:
-    """A column that the query names and that has gone or changed its type stops the view; fields that came to a struct
-    are left out."""
-    used = used_columns(asked.sql, [Name(one.kind, one.name) for one in asked.inputs()])
+def changed(view_query: ViewQuery, recorded: Columns, now: Columns) -> str | None:
+    """A column that the query names and that has gone or changed its type, in words; fields that came to a struct are
+    left out."""
+    used = used_columns(view_query.sql, [Name(one.kind, one.name) for one in view_query.inputs()])
     for label, schema in recorded.items():
         for path, was, is_now in differences(schema, now.get(label, StructType())):
             if not used(label, tuple(name.lower() for name in path)):
                 continue
-            problem = f"column '{'.'.join(path)}' of {label}"
+            what = f"column '{'.'.join(path)}' of {label}"
             if is_now is None:
-                problem += " is gone"
-            else:
-                problem += f" was {was.simpleString()} and is {is_now.simpleString()} now"
-            raise TerminalError(
-                Code.SCHEMA_MISMATCH,
-                f"{problem}, and the view uses it; the view stays as it was",
-                hint="change the view's query, or rebuild it: headwater mv refresh --rebuild",
-            )
+                return f"{what} is gone"
+            return f"{what} was {was.simpleString()} and is {is_now.simpleString()} now"
+    return None
 
 
 def _limited(rows: DataFrame, relation: InputRelation, recorded: Columns | None) -> DataFrame:

@@ -1,269 +1,104 @@
-"""A view's flow: its steps are refreshes."""
+"""A view's flow, put together; and what is done to a view beside its steps."""
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.core.errors import Code, HeadwaterError, UsageError
+from headwater.core.errors import Code, UsageError
 from headwater.core.model import Kind
 from headwater.core.spec import RelationSpec, Table, View
-from headwater.flows.flow import Intent, Landed, Ledger, Positions, Range, StepDone, flow_name, wait_for_commits
-from headwater.incremental.relations import RelationVersion, places
-from headwater.incremental.state.base import RetractionMismatch
-from headwater.sources.reader import Lag
-from headwater.tables.late import WATERMARK, Waterline
-from headwater.views.compile import Asked, asked
+from headwater.flows.flow import Flow
+from headwater.flows.ledger import Ledger, Positions, flow_name
+from headwater.flows.step import StepDone
+from headwater.incremental.relations import RelationVersion
+from headwater.project.graph import Name, graph_of
+from headwater.sources.reader import OffsetRange
+from headwater.tables.epochs import KeptTable, is_streamed
+from headwater.tables.late import WATERMARK, WatermarkState
+from headwater.views.compile import ViewQuery, bind_query
 from headwater.views.forward import made_by
+from headwater.views.input import VersionRange, ViewInput, versions_of
 from headwater.views.records import Notes, Refreshed
-from headwater.views.refresh import RefreshDecision, Refresher, changed_rows
-from headwater.views.row_checks import Screen, screen_of
+from headwater.views.refresh import Refresher
+from headwater.views.row_checks import row_checks_of
 from headwater.views.stored_table import Storage
+from headwater.views.target import ViewTarget
 from headwater.warehouse import Warehouse, fingerprint
 
-FULL = "full"
-"""In an intent's end: why this step computes the view anew."""
-EMPTY = "empty"
-"""In an intent's end: the step came to nothing, and there is no commit of it."""
 
-
-@dataclass
+@dataclass(frozen=True)
 class ViewFlow:
-    """One view, refresh by refresh. What a crash left open is done again, over the same versions."""
+    """What keeps one view, or one table by SQL or by a function of frames."""
 
     name: str
-    refresher: Refresher
-    ledger: Ledger
     definition: str
-    one_of_some: Callable[[], AbstractContextManager[object]] = nullcontext
-    """Holds a place among the refreshes that may run at once."""
-    wake: threading.Condition | None = None
-    """Told of by the commits of other flows."""
-    last: Refreshed | None = None
-    _intent: Intent | None = None
-    _seen: dict[str, RelationVersion] | None = None
-    """Looked at, and nothing was new to the view."""
+    """What its rows are made by: an intent by another one is not repeated, and the next step begins a new epoch."""
+    steps: Flow[VersionRange]
+    input: ViewInput
+    target: ViewTarget
+    ledger: Ledger
 
     @property
-    def flow(self) -> str:
-        return flow_name(self.name, self.refresher.storage.kind)
+    def refresher(self) -> Refresher:
+        return self.target.refresher
 
-    @property
-    def positions(self) -> Positions:
-        return {} if self._intent is None else self._intent.end
-
-    # --- steps
-
-    def recover(self) -> StepDone | None:
-        """Settle the last intent. It is read each time: another thread may have refreshed the view meanwhile."""
-        self._intent = intent = self.ledger.last()
-        self.refresher.notes = self.refresher.notes.of(self.ledger.epoch().number)
-        if intent is None:
-            return None
-        if self._has_landed(intent):
-            if FULL in intent.end and intent.definition == self.definition:
-                self.refresher.settle(_places_of(intent.end))
-            return None
-        if intent.definition == self.definition:
-            try:
-                return self._run(intent, recovered=True)
-            except HeadwaterError as error:
-                if error.code is not Code.NO_SUCH_VERSION:
-                    raise
-        # It was never done, and will not be: the next step begins where it did.
-        self._intent = replace(intent, end=intent.start)
-        return None
-
-    def ahead(self) -> Range | None:
-        found = {one.label: one.place() for one in self.refresher.asked.inputs()}
-        end = {label: place for label, place in found.items() if place is not None}
-        if len(end) < len(found):
-            return None  # something that it reads has no data yet
-        if self._why_full() is None and any(self._same(end, seen) for seen in (self._start(), self._seen)):
-            return None
-        return Range(_positions(end), rows=self._rows_ahead(end))
-
-    def step(self, range: Range | None = None, *, full: str | None = None) -> StepDone | None:
-        """Refresh, if anything is new; `full`: compute it anew, for this reason."""
-        with _one_at_a_time(self.refresher.storage.warehouse, self.flow):
-            recovered = self.recover()
-            if recovered is not None and full is None:
-                return recovered
-            ahead = self.ahead()
-            if ahead is None and full is None:
-                return None
-            return self._run(self._begun(ahead or Range(_positions(self._places())), full))
-
-    def replayed(self, label: str, place: RelationVersion, why: str) -> StepDone:
-        """Compute it anew over one of its inputs as that was once, in one commit; the others are as they are now."""
-        with _one_at_a_time(self.refresher.storage.warehouse, self.flow):
-            self.recover()
-            return self._run(self._begun(Range(_positions({**self._places(), label: place})), why))
-
-    def _begun(self, range: Range, full: str | None) -> Intent:
-        """Write down what is about to be done."""
-        last, why = self._intent, full or self._why_full()
-        if last is not None and last.definition != self.definition:
-            last = None
-            self.refresher.notes = self.refresher.notes.of(self.ledger.restart(empty=False).number)
-        end = {**range.end, **({FULL: why} if why is not None else {})}
-        epoch, number = (self.ledger.epoch().number, 0) if last is None else (last.epoch, last.step + 1)
-        start = {} if last is None else {name: place for name, place in last.end.items() if name not in (FULL, EMPTY)}
-        intent = Intent(epoch, number, start, end, self.definition, datetime.now(timezone.utc), range.rows)
-        self.ledger.write(intent)
-        return intent
-
-    def _run(self, intent: Intent, *, recovered: bool = False) -> StepDone:
-        end = _places_of(intent.end)
-        start = _places_of(intent.start)
-        if start:  # what is only looked up is looked up where it is now
-            start |= {label: place for label, place in end.items() if label not in self.refresher.asked.driving}
-        mark = intent.mark(self.flow)
-        with self.one_of_some():
-            planned = self.refresher.planned(start, end, why_full=intent.end.get(FULL))
-            if self.refresher.screen is None:
-                self.last = self.refresher.refresh(start, end, mark, planned)
-            else:
-                try:
-                    intent = self._screened(self.refresher.screen, start, end, intent, planned)
-                except RetractionMismatch as why:  # such as a row that goes, and had been left out by an expectation
-                    planned = RefreshDecision(True, str(why))
-                    intent = self._screened(self.refresher.screen, start, end, intent, planned)
-        assert self.last is not None
-        if self.last.version is None and self.refresher.screen is not None:
-            # What was left out has been dealt with, and is not judged again: the step is over without a commit.
-            self._intent = intent = replace(intent, end={**intent.end, EMPTY: True})
-            self.ledger.write(intent)
-        elif self.last.version is None:
-            # Nothing of it changed the view: there is no commit, and the next refresh begins where this one did.
-            self._seen = end
-            self.ledger.take_back(intent)
-            self._intent = self.ledger.last()
+    def refresh(self, *, full: str | None = None) -> Refreshed | None:
+        """Take a step, if anything is new; `full`: make all rows again, for this reason. None if nothing was done."""
+        if full is None:
+            done = self.steps.step()
         else:
-            self._intent = intent
-        landed = self._landed(self.last.rows_changed)
-        return StepDone(self.flow, intent.epoch, intent.step, intent.end, landed, recovered)
+            done = self.steps.take(lambda start: self.input.whole(start, full))
+        return None if done is None else self.target.last
 
-    def _screened(
-        self,
-        screen: Screen,
-        start: Mapping[str, RelationVersion],
-        end: Mapping[str, RelationVersion],
-        intent: Intent,
-        planned: RefreshDecision,
-    ) -> Intent:
-        """A refresh of what a table's checks let through; the intent with how far event time has come."""
-        made = self.refresher.compiled(end)
-        mark = intent.mark(self.flow)
-        screen.begin(mark, anew=planned.full)
-        states = self.refresher.states(start, end, self.refresher.notes.columns())
-        line = Waterline.of(intent.start.get(WATERMARK))
-        taken = screen.taken(states, made, mark, line, anew=planned.full)
-        if screen.late is not None:
-            intent = replace(intent, end={**intent.end, WATERMARK: taken.line.to_json()})
-            self.ledger.write(intent)
-        self.last = self.refresher.refresh(start, end, intent.mark(self.flow), planned, taken.sources)
-        if screen.late is not None and planned.full:
-            screen.late.forget_earlier(mark.epoch, taken.line)
-        return intent
+    def replay(self, label: str, version: RelationVersion, why: str) -> StepDone:
+        """Make all rows from one of its inputs as that was once, in one commit; the others are as they are now."""
+        done = self.steps.take(lambda start: self.input.whole(start, why, {label: version}))
+        assert done is not None
+        return done
 
-    def _landed(self, rows: int | None) -> Landed:
-        screen = self.refresher.screen
-        if screen is None:
-            return Landed(self._version(), rows)
-        return Landed(self._version(), rows, screen.tally.left_out, screen.tally.told())
-
-    def take_in(self, letters: DataFrame) -> int:
+    def admit_late(self, dead_letters: DataFrame) -> int:
         """Let rows in that came late, by their dead letters, in a step of their own; how many there were."""
-        screen = self.refresher.screen
-        with _one_at_a_time(self.refresher.storage.warehouse, self.flow):
-            self.recover()
-            last = self._intent
-            if last is None or screen is None or screen.late is None or self._why_full() is not None:
-                return 0  # nothing has been left out of what there is, or all of it is read again
-            line = Waterline.of(last.end.get(WATERMARK))
-            kept_out = screen.late.kept_out(last.epoch, line)
-            released = kept_out.release(screen.late.keys_of(letters), last.step + 1)
-            if released:
-                self._run(self._begun(Range(_positions(self._places())), None))
-            return released
+        row_checks = self.refresher.row_checks
+        released = 0
 
-    # --- where it is
+        def choose(start: Positions) -> OffsetRange | None:
+            nonlocal released
+            last = self.steps.last
+            if last is None or row_checks is None or row_checks.late is None or self.input.why_full(start) is not None:
+                return None  # nothing has been left out of what there is, or all of it is read again
+            watermark = WatermarkState.of(last.end.get(WATERMARK))
+            kept_out = row_checks.late.kept_out(last.epoch, watermark)
+            released = kept_out.release(row_checks.late.keys_of(dead_letters), last.step + 1)
+            return self.input.changed(start) if released else None
 
-    def _same(self, end: Mapping[str, RelationVersion], seen: Mapping[str, RelationVersion] | None) -> bool:
-        """Whether nothing of what drives the result has moved."""
-        return seen is not None and all(end[label] == seen.get(label) for label in self.refresher.asked.driving)
+        self.steps.take(choose)
+        return released
 
     def recorded(self) -> dict[str, RelationVersion]:
-        """The places of the sources that the view's last commit names; NO_SUCH_RELATION before there is one."""
+        """The versions of the sources that the view's last commit names; NO_SUCH_RELATION before there is one."""
         table = self.refresher.table
         for commit in table.history() if table.exists() else []:
-            if commit.mark is not None and commit.mark.flow == self.flow:
-                return _places_of(commit.mark.positions)
+            if commit.commit_tag is not None and commit.commit_tag.flow == self.steps.name:
+                return versions_of(commit.commit_tag.positions)
         raise UsageError(
             Code.NO_SUCH_RELATION, f"view '{self.name}' has no data yet", hint=f"headwater mv refresh {self.name}"
         )
 
-    def outlook(self, end: Mapping[str, RelationVersion]) -> str:
+    def outlook(self) -> str:
         """What the next refresh would do, in words."""
-        self._intent = self.ledger.last()
-        why = self._why_full()
-        if why is None and end == self._start():
+        last, end = self.ledger.last(), self.input.versions()
+        goes_on = last is not None and self.target.continues(last, self.definition)
+        positions = self.input.begin_after(last.end) if last is not None and goes_on else {}
+        why, start = self.input.why_full(positions), versions_of(positions)
+        if why is None and end == start:
             return "nothing is new"
-        planned = self.refresher.planned(self._start(), end, why_full=why)
-        return f"{'full' if planned.full else 'incremental'}: {planned.reason}"
-
-    def _version(self) -> int:
-        made = None if self.last is None else self.last.version
-        return (self.refresher.table.version() or 0) if made is None else made
-
-    def _why_full(self) -> str | None:
-        """What makes the stored rows worthless as a beginning."""
-        if self._intent is None or not self.refresher.table.exists():
-            return "it is the first build"
-        if self._intent.definition != self.definition:
-            return "its definition has changed"
-        return None
-
-    def _start(self) -> dict[str, RelationVersion]:
-        return {} if self._intent is None else _places_of(self._intent.end)
-
-    def _has_landed(self, intent: Intent) -> bool:
-        table = self.refresher.table
-        if intent.end.get(EMPTY):
-            return True
-        return table.exists() and table.landed(intent.mark(self.flow)) is not None
-
-    def _places(self) -> dict[str, RelationVersion]:
-        return places(self.refresher.asked.inputs())
-
-    def _rows_ahead(self, end: Mapping[str, RelationVersion]) -> int | None:
-        start = self._start()
-        return changed_rows(self.refresher.asked.inputs(), start, end) if start else None
-
-    # --- for whoever runs it
-
-    def freeze(self) -> None:
-        """Its end is where its sources are when its turn comes: they are brought up to date first."""
-
-    def wait(self, stopping: threading.Event, seconds: float) -> None:
-        wait_for_commits(self.wake, stopping, seconds)
-
-    def lag(self) -> Lag | None:
-        try:
-            return Lag(records=self._rows_ahead(self._places()))
-        except HeadwaterError:
-            return None
-
-    def close(self) -> None:
-        """Nothing is held between two steps."""
+        choice = self.refresher.decide(start, end, why_full=why)
+        return f"{'full' if choice.full else 'incremental'}: {choice.reason}"
 
 
 def open_table(
@@ -271,11 +106,18 @@ def open_table(
 ) -> ViewFlow:
     """A table that is kept by a query, in a session of its own."""
     assert definition.sql is not None
-    origin = warehouse.project.place(f"tables.{definition.name}.sql")
-    query = asked(warehouse, definition.sql, spark, streams=True, origin=origin)
-    flow = flow_of(warehouse, Kind.TABLE, definition, "incremental", query, spark, guard)
-    flow.definition = made_by(warehouse.project, definition)
-    return flow
+    origin = warehouse.project.where(f"tables.{definition.name}.sql")
+    query = bind_query(warehouse, definition.sql, spark, streams=True, origin=origin)
+    return flow_of_table(warehouse, definition, query, spark, guard)
+
+
+def flow_of_table(
+    warehouse: Warehouse, definition: Table, query: ViewQuery, spark: SparkSession, guard: Callable[[], None]
+) -> ViewFlow:
+    """A flow that keeps a table by a query, or by what stands in its place."""
+    refresher = _refresher(warehouse, Kind.TABLE, definition, "incremental", query, spark, guard)
+    refresher.row_checks = row_checks_of(warehouse, definition, spark)
+    return _put_together(warehouse, refresher, made_by(warehouse.project, definition))
 
 
 def open_flow(
@@ -289,47 +131,49 @@ def open_flow(
 
     `definition`: what a statement says that it shall be from the next build on.
     """
-    found = definition or warehouse.definition(Kind.VIEW, name)
-    assert isinstance(found, View)
+    view = definition or warehouse.definition(Kind.VIEW, name)
+    assert isinstance(view, View)
     defined = warehouse.project.views.get(name)
-    written = warehouse.project.place(f"views.{name}.sql") if defined and defined.sql == found.sql else None
-    query = asked(warehouse, found.sql, spark, origin=written)
-    return flow_of(warehouse, Kind.VIEW, found, found.refresh.policy, query, spark, guard)
+    written = warehouse.project.where(f"views.{name}.sql") if defined and defined.sql == view.sql else None
+    query = bind_query(warehouse, view.sql, spark, origin=written)
+    refresher = _refresher(warehouse, Kind.VIEW, view, view.refresh.policy, query, spark, guard)
+    return _put_together(warehouse, refresher, fingerprint(view))
 
 
-def flow_of(
+def _refresher(
     warehouse: Warehouse,
     kind: Kind,
     definition: RelationSpec,
     policy: str,
-    query: Asked,
+    query: ViewQuery,
     spark: SparkSession,
     guard: Callable[[], None],
-) -> ViewFlow:
-    """A flow that keeps the result of a query, or of what stands in its place."""
-    name, flow = definition.name, flow_name(definition.name, kind)
+) -> Refresher:
+    flow = flow_name(definition.name, kind)
+    storage = Storage(warehouse, kind, definition.name, definition, spark)
+    notes = Notes(warehouse.files, flow, Ledger(warehouse.files, flow).epoch().number)
+    return Refresher(definition.name, policy, query, spark, storage, notes, guard)
+
+
+def _put_together(warehouse: Warehouse, refresher: Refresher, definition: str) -> ViewFlow:
+    flow = flow_name(refresher.name, refresher.storage.kind)
     ledger = Ledger(warehouse.files, flow)
-    storage = Storage(warehouse, kind, name, definition, spark)
-    notes = Notes(warehouse.files, flow, ledger.epoch().number)
-    refresher = Refresher(name, policy, query, spark, storage, notes, guard)
-    if isinstance(definition, Table):
-        refresher.screen = screen_of(warehouse, definition, spark)
-    return ViewFlow(name, refresher, ledger, fingerprint(definition), warehouse.refreshing, warehouse.committed)
+    input = ViewInput(refresher, definition, ledger, warehouse.committed, _readiness(warehouse, refresher))
+    target = ViewTarget(refresher, definition, warehouse.refreshing)
+    # In a runner a view is refreshed by its own thread and by commands.
+    turn = _turns[f"{warehouse.context.warehouse}/{flow}"]
+    steps = Flow(flow, definition, input, target, ledger, turn=turn)
+    return ViewFlow(refresher.name, definition, steps, input, target, ledger)
+
+
+def _readiness(warehouse: Warehouse, refresher: Refresher) -> Callable[[], bool]:
+    """Whether nothing that it reads is about to be emptied: asked only where a stream would see its rows go and come
+    again as new ones."""
+    name = Name(refresher.storage.kind, refresher.name)
+    if not is_streamed(warehouse, name):
+        return lambda: True
+    inputs = [KeptTable.of(warehouse, each.of, refresher.spark) for each in graph_of(warehouse.project).inputs[name]]
+    return lambda: all(one.is_ready() for one in inputs)
 
 
 _turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-
-
-def _one_at_a_time(warehouse: Warehouse, flow: str) -> threading.Lock:
-    """In a runner a view is refreshed by its own thread and by commands."""
-    return _turns[f"{warehouse.around.warehouse}/{flow}"]
-
-
-def _positions(places: Mapping[str, RelationVersion]) -> dict[str, Any]:
-    return {label: place.to_json() for label, place in places.items()}
-
-
-def _places_of(positions: Positions) -> dict[str, RelationVersion]:
-    about = (FULL, EMPTY, WATERMARK)
-    found = {label: RelationVersion.of(position) for label, position in positions.items() if label not in about}
-    return {label: place for label, place in found.items() if place is not None}

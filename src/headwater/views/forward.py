@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from headwater.core.model import Kind
 from headwater.core.spec import Table
-from headwater.flows.flow import Ledger, flow_name
+from headwater.flows.ledger import Ledger, flow_name
 from headwater.project.decorators import Registered
 from headwater.project.definition import ProjectDefinition
 from headwater.project.transforms import transform_of

@@ -12,26 +12,26 @@ from headwater.incremental.joins import Join, JoinKind
 from headwater.incremental.operator import Operator, Strategy
 from headwater.incremental.state.base import StoredResult
 from headwater.incremental.state.grouped import Grouped
-from headwater.views.compile import Asked, Compiled
+from headwater.views.compile import Compiled, ViewQuery
 
-CURE = "put the other inputs into stream() too: then all of them drive the result"
+HINT = "put the other inputs into stream() too: then all of them drive the result"
 
 
 def require_no_retraction(made: Compiled) -> None:
     """Refuse a query that looks something up, and whose rows may go again."""
-    asked = made.asked
-    looked_up = [one for one in asked.inputs() if one.label not in asked.driving and one.at is None]
+    view_query = made.view_query
+    looked_up = [one for one in view_query.inputs() if one.label not in view_query.driving and one.at is None]
     if not looked_up or made.query is None or made.kept is None:
         return
     what = f"{looked_up[0].label} is only looked up, and"
-    for relation in asked.inputs():
-        if relation.label in asked.driving and relation.kind is not Kind.TOPIC:
+    for relation in view_query.inputs():
+        if relation.label in view_query.driving and relation.kind is not Kind.TOPIC:
             message = f"{what} rows of {relation.label} may be changed or deleted"
-            raise UsageError(Code.INVALID_SQL, message, where=asked.origin, hint=CURE)
+            raise UsageError(Code.INVALID_SQL, message, where=view_query.origin, hint=HINT)
     for operator in _below(made.kept, made.query.operator):
-        if not _only_adds(operator, asked):
+        if not _only_adds(operator, view_query):
             message = f"{what} '{operator.title}' takes rows back"
-            raise UsageError(Code.INVALID_SQL, message, where=asked.origin, hint=CURE)
+            raise UsageError(Code.INVALID_SQL, message, where=view_query.origin, hint=HINT)
 
 
 def _below(kept: StoredResult, operator: Operator) -> list[Operator]:
@@ -41,10 +41,12 @@ def _below(kept: StoredResult, operator: Operator) -> list[Operator]:
     return [one for one in operator.walk() if one is not kept.aggregate]
 
 
-def _only_adds(operator: Operator, asked: Asked) -> bool:
+def _only_adds(operator: Operator, view_query: ViewQuery) -> bool:
     if operator.strategy is Strategy.LINEAR:
         return True
     if not isinstance(operator, Join):
         return False
     other = {JoinKind.RIGHT: operator.left, JoinKind.FULL: None}.get(operator.kind, operator.right)
-    return other is not None and not any(asked.relations[name].label in asked.driving for name in other.sources())
+    return other is not None and not any(
+        view_query.relations[name].label in view_query.driving for name in other.sources()
+    )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from headwater.core.quotes import backticked
 from headwater.core.state import STORED
 from headwater.incremental.state.base import HIDDEN, SHOWN
-from headwater.spark.frames import quoted
 from headwater.sql.places import InvalidSql, span_of
 
 _HIDDEN_ORDER = f"{HIDDEN}order_"
@@ -35,8 +35,8 @@ class Presented:
 
     def rows(self, columns: Sequence[str], *, filtered: bool) -> str:
         """The same without order and limit."""
-        names = ", ".join(map(quoted, columns))
-        return f"SELECT {names} FROM {STORED}" + (f" WHERE {quoted(SHOWN)}" if filtered else "")
+        names = ", ".join(map(backticked, columns))
+        return f"SELECT {names} FROM {STORED}" + (f" WHERE {backticked(SHOWN)}" if filtered else "")
 
     def require_places(self, count: int, text: str) -> None:
         """Refuse an order by the place of a column that the result, of so many, has not."""

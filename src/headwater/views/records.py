@@ -6,9 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headwater.core.record import Record
 from headwater.core.storage import Files
+from headwater.views.explanation import Explanation
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -18,7 +20,7 @@ KEPT = 50
 
 
 @dataclass(frozen=True)
-class Refreshed:
+class Refreshed(Record):
     """What a refresh did."""
 
     view: str
@@ -28,17 +30,18 @@ class Refreshed:
     rows_read: int | None = None
     rows_changed: int | None = None
     duration_ms: int = 0
-    watermarks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    watermarks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Per source, the version before and after."""
     version: int | None = None
     at: str = ""
-    cost: Mapping[str, Any] = field(default_factory=dict)
+    cost: Mapping[str, object] = field(default_factory=dict)
     """The figures that `auto` has decided by."""
     rows_since: int = 0
     """Of the last full refresh: rows of the changes after it that are not told one by one any more."""
 
-    def described(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "rows_since"}
+    def to_dict(self) -> dict[str, object]:
+        """Without what only the choice of a refresh needs."""
+        return {name: value for name, value in super().to_dict().items() if name != "rows_since"}
 
 
 class Notes:
@@ -50,6 +53,7 @@ class Notes:
         self._folder = f"_headwater/flows/{flow}"
         self._columns = f"{self._folder}/columns-{epoch}.json"
         self._history = f"{self._folder}/refreshes.json"
+        self._explanation = f"{self._folder}/explanation.json"
 
     def of(self, epoch: int) -> Notes:
         """Those of another epoch."""
@@ -71,6 +75,16 @@ class Notes:
     def forget_columns(self) -> None:
         if self._files.exists(self._columns):
             self._files.delete(self._columns)
+
+    def explanation(self, of: str) -> Explanation | None:
+        """How the view is kept, as Spark's analysis told it when it was compiled; `of` stands for what it was of."""
+        found = self._files.find(self._explanation)
+        told = {} if found is None else json.loads(found)
+        return Explanation.of(told["explanation"]) if told.get("of") == of else None
+
+    def put_explanation(self, of: str, explanation: Explanation) -> None:
+        told = {"of": of, "explanation": asdict(replace(explanation, next=None))}
+        self._files.write_atomic(self._explanation, json.dumps(told, sort_keys=True))
 
     def refreshes(self) -> list[Refreshed]:
         """Newest last."""

@@ -49,10 +49,10 @@ class Retired:
         if kept != tables:
             self._write(kept)
 
-    def drop(self, spark: SparkSession, around: LakeContext, *, at_once: bool = False) -> None:
+    def drop(self, spark: SparkSession, context: LakeContext, *, at_once: bool = False) -> None:
         """Drop those whose time is over; `at_once`: all of them. What fails is tried again with the next refresh."""
         tables = self._all()
-        kept = [one for one in tables if not (at_once or _is_over(one)) or not _dropped(one, spark, around)]
+        kept = [one for one in tables if not (at_once or _is_over(one)) or not _dropped(one, spark, context)]
         if kept != tables:
             self._write(kept)
 
@@ -68,10 +68,10 @@ def _is_over(table: _Table) -> bool:
     return datetime.now(timezone.utc) - datetime.fromisoformat(table.at) >= GRACE
 
 
-def _dropped(table: _Table, spark: SparkSession, around: LakeContext) -> bool:
+def _dropped(table: _Table, spark: SparkSession, context: LakeContext) -> bool:
     address = Address(table.path, table.table)
     try:
-        FORMATS.get(table.format).spark(spark, address, around).drop()
+        FORMATS.get(table.format).spark(spark, address, context).drop()
     except HeadwaterError as error:
         log.warning("a table that was replaced is still there", table=str(address), reason=str(error))
         return False

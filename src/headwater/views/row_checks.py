@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 from headwater.core.errors import Code, UsageError, Where
 from headwater.core.model import DELETED, CommitTag, Kind
 from headwater.core.spec import Table
-from headwater.flows.flow import flow_name
-from headwater.formats.base import Capability, Format, SparkTable
+from headwater.flows.ledger import flow_name
+from headwater.formats.base import Capability, Format
+from headwater.formats.spark_table import SparkTable
 from headwater.incremental.keys import KeySet, narrowed
 from headwater.incremental.relations import States
 from headwater.incremental.run import Run
@@ -20,10 +21,10 @@ from headwater.incremental.state.base import ID, SHOWN
 from headwater.incremental.state.grouped import Grouped
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.spark.frames import column
-from headwater.sql.nondeterminism import unsteady
+from headwater.sql.nondeterminism import non_deterministic
 from headwater.sql.references import parse_condition
 from headwater.tables.expectations import Expectations
-from headwater.tables.late import Late, Screened, Waterline
+from headwater.tables.late import Admitted, Late, WatermarkState
 from headwater.tables.tally import Tally
 from headwater.tables.unique import require_unique
 from headwater.views.compile import Compiled
@@ -31,13 +32,13 @@ from headwater.warehouse import Warehouse
 
 
 @dataclass
-class Screen:
+class RowChecks:
     """The checks of one table, on its way in and on its way out."""
 
     definition: Table
     place: Callable[[str], Where]
     """Where a key of the definition stands."""
-    letters: DeadLetters
+    dead_letters: DeadLetters
     tally: Tally
     late: Late | None
     expectations: Expectations | None
@@ -46,22 +47,24 @@ class Screen:
     def flow(self) -> str:
         return flow_name(self.definition.name, Kind.TABLE)
 
-    def begin(self, mark: CommitTag, *, anew: bool) -> None:
+    def begin(self, commit_tag: CommitTag, *, rebuilds: bool) -> None:
         """A step begins. One that makes the whole table judges all rows again: its dead letters are those of now."""
-        self.tally.begin(mark, anew=anew)
-        if anew:
-            self.letters.drop(self.flow, self.letters.ids(self.flow, whole=True))
+        self.tally.begin(commit_tag, rebuilds=rebuilds)
+        if rebuilds:
+            self.dead_letters.drop(self.flow, self.dead_letters.ids(self.flow, whole=True))
 
-    def taken(self, states: States, made: Compiled, mark: CommitTag, line: Waterline, *, anew: bool) -> Screened:
+    def admit(
+        self, states: States, made: Compiled, commit_tag: CommitTag, watermark: WatermarkState, *, rebuilds: bool
+    ) -> Admitted:
         """What the query is given of its inputs."""
         if self.late is None:
-            return Screened(states, line)
-        found = self.late.screened(states, made.asked.streams, mark, line, anew=anew)
+            return Admitted(states, watermark)
+        admitted = self.late.admit(states, made.view_query.streams, commit_tag, watermark, rebuilds=rebuilds)
         self.tally.save()
-        return found
+        return admitted
 
     def checked(
-        self, rows: DataFrame, made: Compiled, run: Run, mark: CommitTag, table: SparkTable | None
+        self, rows: DataFrame, made: Compiled, run: Run, commit_tag: CommitTag, table: SparkTable | None
     ) -> DataFrame:
         """The rows to commit, with all that is stored beside them; `table` has what they come to, None if nothing."""
         visible = F.lit(True)
@@ -70,7 +73,7 @@ class Screen:
         if SHOWN in rows.columns:
             visible = visible & column(SHOWN)
         if self.expectations is not None:
-            rows = self.expectations.screened(rows, made.columns, mark, run.settled, visible)
+            rows = self.expectations.apply(rows, made.columns, commit_tag, run.settled, visible)
             self.tally.save()
         keys = self.definition.keys
         if keys:
@@ -96,27 +99,27 @@ class Screen:
                 message = f"'{name}' can't take rows out: they are groups, which change with every row that comes"
                 raise UsageError(Code.INVALID_VALUE, message, where=where, hint="write it as HAVING, or warn or fail")
             check = parse_condition(self.definition.expect[name].check)
-            if any(unsteady(check)):
+            if any(non_deterministic(check)):
                 message = f"'{name}' says something else of the same row at another time: it can't take rows out"
                 raise UsageError(Code.INVALID_VALUE, message, where=where, hint="warn or fail")
 
 
-def screen_of(warehouse: Warehouse, definition: Table, spark: SparkSession) -> Screen | None:
+def row_checks_of(warehouse: Warehouse, definition: Table, spark: SparkSession) -> RowChecks | None:
     """The checks that a table asks for; None if it asks for none."""
     if definition.watermark is None and not definition.expect and not definition.keys:
         return None
     flow = flow_name(definition.name, Kind.TABLE)
-    letters, tally = DeadLetters(spark, warehouse.around), Tally(warehouse.files, flow)
+    dead_letters, tally = DeadLetters(spark, warehouse.context), Tally(warehouse.files, flow)
 
     def place(key: str) -> Where:
-        return warehouse.project.place(f"tables.{definition.name}.{key}")
+        return warehouse.project.where(f"tables.{definition.name}.{key}")
 
     late = None
     if definition.watermark is not None:
         where = place("watermark.column")
-        late = Late(flow, definition.watermark, spark, warehouse.files, letters, tally, where)
-    expected = Expectations(flow, definition.expect, letters, tally, place) if definition.expect else None
-    return Screen(definition, place, letters, tally, late, expected)
+        late = Late(flow, definition.watermark, spark, warehouse.files, dead_letters, tally, where)
+    expected = Expectations(flow, definition.expect, dead_letters, tally, place) if definition.expect else None
+    return RowChecks(definition, place, dead_letters, tally, late, expected)
 
 
 def _others(table: SparkTable, rows: DataFrame) -> Callable[[KeySet], DataFrame]:

@@ -14,10 +14,11 @@ from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.model import Kind
 from headwater.core.spec import Layout, RelationSpec, layout_of
 from headwater.core.state import RelationRecord
-from headwater.flows.flow import flow_name
-from headwater.formats.base import Address, Capability, Format, SparkTable
+from headwater.flows.ledger import flow_name
+from headwater.formats.base import Address, Capability, Format
 from headwater.formats.native import NativeTable
 from headwater.formats.registry import FORMATS
+from headwater.formats.spark_table import SparkTable
 from headwater.incremental.keys import KeySet, narrowed
 from headwater.incremental.state.base import ID
 from headwater.spark.arrow_bridge import local_frame
@@ -26,7 +27,7 @@ from headwater.views.compile import Compiled
 from headwater.views.retired import Retired
 from headwater.warehouse import Warehouse, fingerprint
 
-LIGHT_BYTES = 64 * 2**20
+NATIVE_BYTES = 64 * 2**20
 """Size of a view up to which all of it is read, without Spark, to find a few rows."""
 FEW_ROWS = 20_000
 """Rows of a view up to which all of them are handed to Spark."""
@@ -37,7 +38,7 @@ class StoredRows:
     """The rows that a view's table has: a small one's by its light reader, else by Spark."""
 
     table: SparkTable
-    light: NativeTable | None
+    native: NativeTable | None
 
     def some(self, keys: KeySet, columns: Sequence[str] = ()) -> DataFrame:
         """Those that have one of some keys."""
@@ -57,11 +58,11 @@ class StoredRows:
 
     def _read(self, columns: Sequence[str] | None) -> pa.Table | None:
         """All of them without Spark; None where that would not pay."""
-        size = None if self.light is None else self.light.size()
-        if self.light is None or size is None or size > LIGHT_BYTES:
+        size = None if self.native is None else self.native.size()
+        if self.native is None or size is None or size > NATIVE_BYTES:
             return None
         try:
-            return self.light.read(columns=columns).read_all()
+            return self.native.read(columns=columns).read_all()
         except Unsupported:
             return None
 
@@ -88,12 +89,12 @@ class Storage:
             format, address = FORMATS.get(record.format), Address(record.path, record.table)
         else:
             format, address = self.format, self._address("")
-        return format.spark(self.spark, address, self.warehouse.around)
+        return format.spark(self.spark, address, self.warehouse.context)
 
-    def light(self, table: SparkTable) -> NativeTable | None:
+    def native(self, table: SparkTable) -> NativeTable | None:
         """The light way to commit a few rows, where the format has one."""
-        if table.format.can(Capability.LIGHT_APPEND) and table.format.light is not None:
-            return table.format.light(table.address, table.around)
+        if table.format.can(Capability.NATIVE_APPEND) and table.format.native is not None:
+            return table.format.native(table.address, table.context)
         return None
 
     def built(self, made: Compiled, frame: DataFrame, epoch: int) -> SparkTable:
@@ -109,7 +110,7 @@ class Storage:
                 address = self._address(f"__{epoch}_{current.version()}")
         else:
             address = current.address
-        target = self.format.spark(self.spark, address, self.warehouse.around)
+        target = self.format.spark(self.spark, address, self.warehouse.context)
         self._retired.forget(address)
         if target.exists():
             target.drop()  # left over from a build that was cut off
@@ -117,12 +118,12 @@ class Storage:
         return target
 
     @property
-    def is_settled(self) -> bool:
+    def is_adopted(self) -> bool:
         """Whether its table is known as the one that today's definition has made."""
         record = self.warehouse.record(self.kind, self.name)
         return record is not None and record.definition == fingerprint(self.definition)
 
-    def settle(self, made: Compiled, built: SparkTable) -> None:
+    def adopt(self, made: Compiled, built: SparkTable) -> None:
         """From now on this is its table; the one before it goes when those who read it have had their time."""
         before = self.warehouse.record(self.kind, self.name)
         record = RelationRecord(
@@ -146,7 +147,14 @@ class Storage:
 
     def sweep(self) -> None:
         """Drop the tables that it had before, when their time is over."""
-        self._retired.drop(self.spark, self.warehouse.around)
+        self._retired.drop(self.spark, self.warehouse.context)
+
+    @property
+    def rebuild(self) -> str:
+        """The command that rebuilds all its rows."""
+        if self.kind is Kind.VIEW:
+            return f"headwater mv refresh {self.name} --rebuild"
+        return f"headwater flow rebuild {self.kind.plural}.{self.name} --yes"
 
     @property
     def _retired(self) -> Retired:
@@ -166,7 +174,7 @@ class Storage:
             raise TerminalError(
                 Code.SCHEMA_MISMATCH,
                 f"{self.kind.value} '{self.name}' has a column '{gone[0]}', and what makes it gives none any more",
-                hint=f"give it, or make its rows anew: headwater flow rebuild {self.kind.plural}.{self.name} --yes",
+                hint=f"give it, or make its rows anew: {self.rebuild}",
             )
         if all(have.get(name) == type for name, type in wanted.items()):
             return False
@@ -188,7 +196,7 @@ class Storage:
             return Address(path=self.warehouse.project.location(definition.path) + ending)
         if definition.table is not None:
             return Address(table=definition.table + ending)
-        return self.format.address(self.warehouse.around, self.kind.plural, self.name + ending)
+        return self.format.address(self.warehouse.context, self.kind.plural, self.name + ending)
 
 
 def _nullable(data_type: DataType) -> DataType:

@@ -23,18 +23,18 @@ from headwater.project.decorators import Registered
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, line_of, transform_of
 from headwater.tables.transforms import as_declared, called
-from headwater.views.compile import Asked, Columns, Compiled, not_storable
-from headwater.views.flow import ViewFlow, flow_of
-from headwater.views.forward import carry_forward, made_by
+from headwater.views.compile import Columns, Compiled, ViewQuery, not_storable
+from headwater.views.flow import ViewFlow, flow_of_table
+from headwater.views.forward import carry_forward
 from headwater.views.linearity import READ, not_linear, sample
 from headwater.views.presentation import Presented
 from headwater.warehouse import Warehouse
 
-CURE = "write it as `sql:`, which is kept by its changes whatever it does, or as @transform(…, streaming=True)"
+HINT = "write it as `sql:`, which is kept by its changes whatever it does, or as @transform(…, streaming=True)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transformation(Asked):
+class Transformation(ViewQuery):
     """A function over the lake's relations, in the place of a query."""
 
     function: Registered
@@ -50,29 +50,30 @@ class Transformation(Asked):
         return frozenset(name for name, one in self.relations.items() if one.kind is not Kind.TOPIC)
 
     def compiled(
-        self, spark: SparkSession, places: Mapping[str, RelationVersion], recorded: Columns | None = None
+        self, spark: SparkSession, versions: Mapping[str, RelationVersion], recorded: Columns | None = None
     ) -> Compiled:
         """Have the function describe its result, and see that it looks at single rows."""
-        schemas = {name: self._schema(name, places, recorded) for name in self.relations}
+        schemas = {name: self._schema(name, versions, recorded) for name in self.relations}
         result = self._of({name: sample(spark, name, schema) for name, schema in schemas.items()})
         reason = not_linear(result, list(schemas))
         if reason is not None:
             message = f"transform '{self.function.name}' can't be run on changes: it {reason}"
-            raise TerminalError(Code.NOT_LINEAR, message, where=line_of(self.function, self.root), hint=CURE)
+            raise TerminalError(Code.NOT_LINEAR, message, where=line_of(self.function, self.root), hint=HINT)
         columns = self._columns(result)
         given = {name: schema.names for name, schema in schemas.items()}
         operator = Called(f"transform {self.function.name}", self._of, given, self.retracting, columns)
         query = Query(operator, tuple((name, name) for name in columns))
         return Compiled(self, result.schema, result, query, Bag(query))
 
-    def require_unchanged(self, recorded: Columns, now: Columns) -> None:
-        """The function itself says what it misses."""
+    def changed(self, recorded: Columns, now: Columns) -> str | None:
+        """None: the function itself says what it misses."""
+        return None
 
-    def _schema(self, name: str, places: Mapping[str, RelationVersion], recorded: Columns | None) -> StructType:
+    def _schema(self, name: str, versions: Mapping[str, RelationVersion], recorded: Columns | None) -> StructType:
         """The columns that a parameter has. Where rows may go again they stay those of the build: a row is taken back
         by what the function makes of it, which has to be what it made then."""
         relation = self.relations[name]
-        now = relation.schema(places[relation.label])
+        now = relation.schema(versions[relation.label])
         known = None if recorded is None or not self.retracting else recorded.get(relation.label)
         return now if known is None else StructType([f for f in now.fields if f.name in known.names])
 
@@ -84,7 +85,7 @@ class Transformation(Asked):
             if READ not in error.problem.message:
                 raise
             message = f"transform '{self.function.name}' can't be run on changes: {READ}"
-            raise TerminalError(Code.NOT_LINEAR, message, where=error.problem.where, hint=CURE) from None
+            raise TerminalError(Code.NOT_LINEAR, message, where=error.problem.where, hint=HINT) from None
 
     def _columns(self, result: DataFrame) -> list[str]:
         lower = [name.lower() for name in result.columns]
@@ -124,8 +125,6 @@ def open_transform(
         root=project.root,
         declared=declared,
     )
-    flow = flow_of(warehouse, Kind.TABLE, definition, "incremental", query, spark, guard)
-    flow.definition = made_by(project, definition)
     if not query.retracting:  # else a row could not be taken back any more: it would be looked for as it is made now
         carry_forward(warehouse, definition, other=True)
-    return flow
+    return flow_of_table(warehouse, definition, query, spark, guard)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from headwater.core.model import Row, Version
+from headwater.core.record import Record
 from headwater.spark.frames import column, has_map
 from headwater.views.doubles import DIGITS, Leftover, Paired, floating, magnitudes
 from headwater.views.flow import ViewFlow
@@ -19,7 +22,7 @@ PAIRED = 100_000
 
 
 @dataclass(frozen=True)
-class Verified:
+class Verified(Record):
     """What the comparison has found."""
 
     view: str
@@ -29,8 +32,9 @@ class Verified:
     """Rows of the query that the view lacks."""
     unexpected: int
     """Rows of the view that are not in the query."""
-    watermarks: dict[str, Any]
-    examples: list[dict[str, Any]] = field(default_factory=list)
+    watermarks: Mapping[str, Version | None]
+    """The version of each source that it names."""
+    examples: tuple[Row, ...] = ()
     """Some of them, with `_difference`: missing or unexpected."""
 
 
@@ -39,8 +43,8 @@ def verify(flow: ViewFlow, limit: int = 20) -> Verified:
     refresher = flow.refresher
     start = flow.recorded()
     made = refresher.compiled(start)
-    refresher.asked.put(start, refresher.notes.columns())
-    expected = refresher.spark.sql(refresher.asked.text).select(*map(column, made.columns))
+    refresher.view_query.put(start, refresher.notes.columns())
+    expected = refresher.spark.sql(refresher.view_query.text).select(*map(column, made.columns))
     floats = floating(expected.schema)
     compared = _counted(expected, shown(refresher.table.read(), made.rows), list(floats))
     surplus = F.col(_SURPLUS)
@@ -50,17 +54,17 @@ def verify(flow: ViewFlow, limit: int = 20) -> Verified:
     if floats and missing and unexpected and missing + unexpected <= PAIRED:
         paired = Paired(made.columns, floats, [_leftover(row) for row in compared.where(surplus != 0).collect()])
         if paired.left:
-            paired.widen(magnitudes(refresher.spark, refresher.asked.text, made.columns))
+            paired.widen(magnitudes(refresher.spark, refresher.view_query.text, made.columns))
         different = paired.left
         missing, unexpected = (sum(max(0, sign * one.surplus) for one in different) for sign in (1, -1))
     else:
         for count, differs in ((missing, surplus > 0), (unexpected, surplus < 0)):
             different += map(_leftover, compared.where(differs).limit(limit).collect()) if count else ()
-    examples = [
+    examples = (
         *_told(made.columns, [one for one in different if one.surplus > 0], "missing", limit),
         *_told(made.columns, [one for one in different if one.surplus < 0], "unexpected", limit),
-    ]
-    watermarks = {label: place.version for label, place in start.items()}
+    )
+    watermarks = {label: version.version for label, version in start.items()}
     return Verified(flow.name, missing == unexpected == 0, rows, missing, unexpected, watermarks, examples)
 
 
@@ -109,9 +113,9 @@ def _leftover(row: Any) -> Leftover:
     return Leftover(tuple(values[n] for n in range(len(values))), surplus)
 
 
-def _told(columns: list[str], rows: list[Leftover], what: str, limit: int) -> list[dict[str, Any]]:
+def _told(columns: list[str], rows: list[Leftover], what: str, limit: int) -> list[Row]:
     """Some of the rows that one side has more of, each as often as it has more."""
-    found: list[dict[str, Any]] = []
+    found: list[Row] = []
     for one in rows:
         found += [{"_difference": what, **dict(zip(columns, one.values, strict=True))}] * min(abs(one.surplus), limit)
         if len(found) >= limit:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.scale import FULL
 from tests.views.nexmark.events import KEYS, Events
 from tests.views.rehearsal import Rehearsal
-from tests.views.workloads import ALL, CYCLES, Workload, queries, require_listed
+from tests.views.workloads import CYCLES, Workload, queries, require_listed
 
 QUERIES = queries(Path(__file__).parent / "queries")
 LEFT_OUT = {"q12": "it counts by the clock of the engine that runs it, and no rows say what that clock showed"}
@@ -37,7 +38,7 @@ def test_a_query_is_kept_incrementally(cycle: Rehearsal, name: str) -> None:
 def test_views_of_a_lake_equal_their_queries(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     events = Events(seed)
     events.happen(FIRST)
-    views = QUERIES if ALL else {name: QUERIES[name] for name in TELLING}
+    views = QUERIES if FULL else {name: QUERIES[name] for name in TELLING}
     workload = Workload.open(tmp_path / "lake", events.tables(), KEYS, views)
     with workload.lake:
         workload.require_equal(views, FALLS_BACK, (events.cycle(MORE) for _ in range(CYCLES)))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.scale import FULL, scaled
 from tests.views.rehearsal import Rehearsal
 from tests.views.tpch.trade import KEYS, Trade, generated
-from tests.views.workloads import ALL, CYCLES, Workload, queries, require_listed
+from tests.views.workloads import CYCLES, Workload, queries, require_listed
 
 QUERIES = queries(Path(__file__).parent / "queries")
 FALLS_BACK: dict[str, str] = {}
 """Queries that are computed anew at every refresh, with the reason that the plan gives. It must not grow."""
 TELLING = ("q04", "q16", "q19")
-"""Those that are views of a lake in every run: the full run has all of them."""
+"""Those that are views of a lake in every run: the full tier has all of them."""
 
-SCALE = float(os.environ.get("HEADWATER_TPCH_SCALE", "0.001"))
+SCALE = scaled("HEADWATER_TPCH_SCALE", usual=0.001, full=0.01)
 SIZE = max(3, round(SCALE * 1500))
 """Orders that come and go in a cycle."""
 
@@ -36,7 +36,7 @@ def test_a_query_is_kept_incrementally(cycle: Rehearsal, name: str) -> None:
 
 def test_views_of_a_lake_equal_their_queries(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     tables = generated(tmp_path / "generated", SCALE)
-    views = QUERIES if ALL else {name: QUERIES[name] for name in TELLING}
+    views = QUERIES if FULL else {name: QUERIES[name] for name in TELLING}
     workload, trade = Workload.open(tmp_path / "lake", tables, KEYS, views), Trade(tables, seed)
     with workload.lake:
         workload.require_equal(views, FALLS_BACK, (trade.cycle(SIZE) for _ in range(CYCLES)))

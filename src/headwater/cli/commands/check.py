@@ -7,10 +7,9 @@ from pathlib import Path
 import typer
 
 from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import AsJson, described, note, print_json, print_line
-from headwater.project.check import all_problems
+from headwater.cli.output import AsJson, described, note, print_json, print_problem
+from headwater.project.check import all_notes, all_problems
 from headwater.project.load.loader import examine
-from headwater.project.runnable import not_runnable
 
 
 def register(app: typer.Typer) -> None:
@@ -21,21 +20,21 @@ def check(project: ProjectPath = Path(), target: Target = None, as_json: AsJson 
     """Report everything that is wrong with the project: exit 0 if nothing is, 2 otherwise."""
     built = examine(project, target)
     problems = all_problems(built)
-    notes = [] if built.project is None else not_runnable(built.project)
+    notes = [] if built.project is None else all_notes(built.project)
     if as_json:
         print_json(
             {
                 "project": None if built.project is None else built.project.name,
                 "ok": not problems,
-                "problems": [described(problem) for problem in problems],
-                "notes": [described(each) for each in notes],
+                "problems": [{"level": "error", **described(each)} for each in problems],
+                "notes": [{"level": "note", **described(each)} for each in notes],
             }
         )
     else:
-        for each in (*problems, *notes):
-            print_line(str(each))
-            if each.excerpt is not None:
-                print_line(each.excerpt)
+        for each in problems:
+            print_problem(each, "error")
+        for each in notes:
+            print_problem(each, "note")
         note(_summary(len(problems), len(notes)))
     if problems:
         raise typer.Exit(2)
@@ -43,5 +42,5 @@ def check(project: ProjectPath = Path(), target: Target = None, as_json: AsJson 
 
 def _summary(problems: int, notes: int) -> str:
     wrong = "1 problem" if problems == 1 else f"{problems} problems" if problems else "the project is fine"
-    later = "" if not notes else f", {notes} note{'s' * (notes > 1)} on what does nothing"
+    later = "" if not notes else f", {notes} note{'s' * (notes > 1)}"
     return wrong + later

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.api.lake import Lake
+from headwater.cli.lakes import open_lake
 from headwater.cli.options import ProjectPath, Target
 from headwater.cli.output import AsJson, note, show_records
 from headwater.core.progress import byte_bar
@@ -33,7 +33,7 @@ def install(
     elif names:
         wanted = names
     else:
-        with Lake.open(project, target) as lake:
+        with open_lake(project, target) as lake:
             wanted = lake.connectors()
     with byte_bar("Fetching connectors") as progress:
         connectors.ensure(wanted, progress=progress, thorough=True, lock=lock)

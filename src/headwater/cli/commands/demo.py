@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from headwater.api.lake import Lake
+from headwater.cli.lakes import open_lake
 from headwater.cli.output import AsJson, note, print_json, print_line, show_records
 from headwater.cli.shop import customers
 from headwater.cli.shop.database import PostgresServer, data_folder, programs
@@ -46,7 +47,7 @@ def demo(
         if dsn is not None:
             note(f"   and a PostgreSQL with {customers.create(dsn)} customers")
         note("   starting Spark …")
-        with Lake.open(folder) as lake:
+        with open_lake(folder) as lake:
             told = [_round(lake, "2. the morning", shop.morning())]
             sent = shop.afternoon()
             if dsn is not None:
@@ -64,7 +65,7 @@ def demo(
 def _make_room(folder: Path) -> None:
     if (folder / MARKER).exists():
         shutil.rmtree(folder)  # an earlier demo's, made by this command
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
             Code.ALREADY_EXISTS, f"{folder} is there already", hint="choose another folder: headwater demo DIR"
         )
@@ -138,11 +139,13 @@ def _summary(lake: Lake) -> dict[str, Any]:
     views = [
         {"view": name, **{key: refresh[key] for key in ("refresh_type", "rows_read", "rows_changed", "duration_ms")}}
         for name in project.views
-        for refresh in reversed(lake.view(name).describe()["refreshes"])
+        for refresh in (one.to_dict() for one in reversed(lake.view(name).describe().refreshes))
     ]
     metrics = "SELECT half_hour, event_type, events FROM table('event_metrics') ORDER BY events DESC, half_hour LIMIT 3"
-    checks = [{"table": one["flow"], **one["checks"]} for one in lake.status() if one.get("checks") is not None]
-    letters = [{key: one[key] for key in ("topic", "reason", "message", "position")} for one in lake.dead_letters()]
+    checks = [{"table": one.flow, **one.checks.to_dict()} for one in lake.status() if one.checks is not None]
+    letters = [
+        {key: one[key] for key in ("topic", "reason", "message", "position")} for one in lake.dead_letters().to_dicts()
+    ]
     return {
         "relations": relations,
         "refreshes": views,

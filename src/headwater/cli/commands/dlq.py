@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from headwater.api.lake import Lake
-from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import AsJson, note_cut, show_record, show_records
-from headwater.cli.served import warm
+from headwater.cli.letters import show_letters
+from headwater.cli.options import Common, lake_command
+from headwater.cli.output import note, note_cut, print_json, show_record, show_records
 from headwater.core.errors import Code, UsageError
 
 app = typer.Typer(help="Dead letters: events that could not be taken in.", no_args_is_help=True)
@@ -26,92 +24,73 @@ SHOWN = 100
 """How many dead letters are listed if nothing else is said."""
 
 
-@app.command("list")
-@warm
+@lake_command(app, "list", served=True)
 def list_(
+    common: Common,
     topic: Topic = None,
     reason: Reason = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help=f"How many, newest first; {SHOWN} if not given.")
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
 ) -> None:
-    """List dead letters, newest first."""
+    """List dead letters, newest first: a line each, and once what can be done about those that failed alike."""
     if all_ and limit is not None:
         raise UsageError(Code.USAGE, "give --limit or --all, not both")
     most = None if all_ else limit or SHOWN
-    with Lake.open(project, target) as lake:
-        found = lake.dead_letters(topic, None if most is None else most + 1, reason)
+    with common.look() as lake:
+        found = lake.dead_letters(topic, None if most is None else most + 1, reason).to_dicts()
     shown = found[:most]
-    if not as_json:
-        shown = [{**letter, "id": letter["id"][:12]} for letter in shown]
-    show_records(
-        shown, ["id", "topic", "reason", "message", "position", "at"], as_json=as_json, empty="no dead letters"
-    )
+    if common.as_json:
+        print_json(shown)
+    elif not shown:
+        note("no dead letters")
+    else:
+        show_letters(shown)
     if len(found) > len(shown):
-        note_cut(len(shown), f"the newest {len(shown)} of more; --all or a larger --limit shows them", as_json=as_json)
+        note_cut(
+            len(shown), f"the newest {len(shown)} of more; --all or a larger --limit shows them", as_json=common.as_json
+        )
 
 
-@app.command()
-@warm
+@lake_command(app, served=True)
 def show(
+    common: Common,
     id: Annotated[str, typer.Argument(help="Its id, or the beginning of it.")],
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show a dead letter whole: why, where from, and its bytes."""
-    with Lake.open(project, target) as lake:
+    with common.look() as lake:
         found = lake.dead_letter(id)
-    show_record({**found, **_bytes(found.pop("raw"))}, as_json=as_json)
+    show_record(found.to_dict(), as_json=common.as_json)
 
 
-@app.command()
-@warm
+@lake_command(app, served=True)
 def replay(
+    common: Common,
     topic: Annotated[str | None, typer.Argument(help="The topic, or tables.x; all with dead letters if unset.")] = None,
     ids: Ids = None,
     reason: Reason = None,
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
 ) -> None:
     """Run dead letters through today's pipeline; what comes through is no dead letter any more."""
-    with Lake.open(project, target) as lake:
+    with common.open() as lake:
         done = lake.replay_dead_letters(topic, ids=ids or (), reason=reason)
     columns = ["topic", "tried", "came_through", "rows", "still_dead"]
-    show_records(done, columns, as_json=as_json, empty="no dead letters")
+    show_records(done.to_dicts(), columns, as_json=common.as_json, empty="no dead letters")
 
 
-@app.command()
-@warm
+@lake_command(app, served=True)
 def drop(
+    common: Common,
     topic: Annotated[str | None, typer.Argument(help="The topic.")] = None,
     ids: Ids = None,
     reason: Reason = None,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
 ) -> None:
     """Forget dead letters for good."""
     if topic is None and not ids and reason is None:
         raise UsageError(Code.USAGE, "say which: a topic, --id or --reason")
     if not yes:
         raise UsageError(Code.USAGE, "dead letters that are dropped are gone for good", hint="say so with --yes")
-    with Lake.open(project, target) as lake:
+    with common.open() as lake:
         dropped = lake.drop_dead_letters(topic, ids=ids or (), reason=reason)
-    show_record({"dropped": dropped}, as_json=as_json)
-
-
-def _bytes(raw: Any) -> dict[str, Any]:
-    """The bytes as text where they are text."""
-    if raw is None:
-        return {"raw": None, "encoding": None}
-    try:
-        return {"raw": bytes(raw).decode("utf-8"), "encoding": "utf-8"}
-    except UnicodeDecodeError:
-        return {"raw": bytes(raw), "encoding": "base64"}
+    show_record({"dropped": dropped}, as_json=common.as_json)

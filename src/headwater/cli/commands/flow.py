@@ -2,56 +2,84 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from headwater.api.lake import Lake
-from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import AsJson, print_json, print_line, show_records
-from headwater.cli.served import warm
+from headwater.cli.options import Common, Exclude, Flows, Select, lake_command
+from headwater.cli.output import print_json, print_line, show_records
 from headwater.core.errors import Code, UsageError
+
+if TYPE_CHECKING:
+    from headwater.api.lake import Lake
 
 app = typer.Typer(help="The flows: pause, resume, start over.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The flow: topics.orders, or orders.")]
+Names = Annotated[list[str] | None, typer.Argument(help="The flows: orders, topics.orders, tag:x, +orders, orders+.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it: it can't be undone.")]
 
 
-@app.command("list")
-@warm
-def list_(project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
+@lake_command(app, "list", served=True)
+def list_(common: Common, flows: Flows = None, select: Select = None, exclude: Exclude = None) -> None:
     """List the flows."""
-    with Lake.open(project, target) as lake:
+    with common.look() as lake:
+        chosen = lake.flows([*(flows or ()), *(select or ())], exclude or ())
         columns = ["flow", "state", "paused", "epoch", "step", "last_commit_at", "holder"]
-        found = [{column: status[column] for column in columns} for status in lake.status()]
-    show_records(found, columns, as_json=as_json, empty="the project has no flows")
+        statuses = [status for status in lake.status().to_dicts() if status["flow"] in chosen]
+        found = [{column: status[column] for column in columns} for status in statuses]
+    show_records(found, columns, as_json=common.as_json, empty="the project has no flows")
 
 
-@app.command()
-@warm
-def pause(name: Name, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
-    """Take no further step, also after a restart, until it is resumed."""
-    with Lake.open(project, target) as lake:
-        lake.pause(name)
-    _say(f"{name} is paused from the end of its present step on", {"flow": name, "paused": True}, as_json)
+@lake_command(app, served=True)
+def pause(common: Common, names: Names = None, select: Select = None, exclude: Exclude = None) -> None:
+    """Take no further step, also after a restart, until they are resumed."""
+    with common.look() as lake:
+        chosen = _chosen(lake, names, select, exclude)
+        for flow in chosen.flows:
+            lake.pause(flow)
+    _say_all("{} is paused from the end of its present step on", chosen, {"paused": True}, common)
 
 
-@app.command()
-@warm
-def resume(name: Name, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
-    """Go on with a flow that was paused, or try one again that was given up."""
-    with Lake.open(project, target) as lake:
-        lake.resume(name)
-    _say(f"{name} goes on where a runner is up", {"flow": name, "paused": False}, as_json)
+@lake_command(app, served=True)
+def resume(common: Common, names: Names = None, select: Select = None, exclude: Exclude = None) -> None:
+    """Go on with flows that were paused, or try those again that were given up."""
+    with common.look() as lake:
+        chosen = _chosen(lake, names, select, exclude)
+        for flow in chosen.flows:
+            lake.resume(flow)
+    _say_all("{} goes on where a runner is up", chosen, {"paused": False}, common)
 
 
-@app.command()
-@warm
-def reset(
-    name: Name, yes: Yes = False, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False
-) -> None:
+class _Chosen(NamedTuple):
+    flows: list[str]
+    name: str | None
+    """What the one flow is called that was given by its name alone."""
+
+
+def _chosen(lake: Lake, names: list[str] | None, select: list[str] | None, exclude: list[str] | None) -> _Chosen:
+    wanted = [*(names or ()), *(select or ())]
+    if not wanted:
+        raise UsageError(Code.USAGE, "say which flows: a name, or a selector such as tag:x; '*' for all")
+    flows = lake.flows(wanted, exclude or ())
+    alone = len(flows) == 1 and len(wanted) == 1 and wanted[0] in (flows[0], flows[0].partition(".")[2])
+    return _Chosen(flows, wanted[0] if alone else None)
+
+
+def _say_all(text: str, chosen: _Chosen, told: Mapping[str, object], common: Common) -> None:
+    """Of a flow that was given by its name a line, or an object; of selected ones each, or a list."""
+    if chosen.name is not None:
+        _say(text.format(chosen.name), {"flow": chosen.name, **told}, common)
+    elif common.as_json:
+        print_json([{"flow": flow, **told} for flow in chosen.flows])
+    else:
+        for flow in chosen.flows:
+            print_line(text.format(flow))
+
+
+@lake_command(app, served=True)
+def reset(common: Common, name: Name, yes: Yes = False) -> None:
     """Read the source from its beginning, and keep the rows that are there."""
     if not yes:
         raise UsageError(
@@ -59,14 +87,11 @@ def reset(
             f"the rows of {name} will come again, beside those that are there",
             hint="say --yes if that is meant; `deduplicate_by` leaves out what is there already",
         )
-    _start_over(name, project, target, as_json, empty=False)
+    _start_over(common, name, empty=False)
 
 
-@app.command()
-@warm
-def rebuild(
-    name: Name, yes: Yes = False, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False
-) -> None:
+@lake_command(app, served=True)
+def rebuild(common: Common, name: Name, yes: Yes = False) -> None:
     """Empty the table, and fill it with what the source still gives."""
     if not yes:
         raise UsageError(
@@ -74,18 +99,18 @@ def rebuild(
             f"the rows of {name} will be replaced by what its source still gives",
             hint="say --yes if that is meant",
         )
-    _start_over(name, project, target, as_json, empty=True)
+    _start_over(common, name, empty=True)
 
 
-def _start_over(name: str, project: Path, target: str | None, as_json: bool, *, empty: bool) -> None:
-    with Lake.open(project, target) as lake:
+def _start_over(common: Common, name: str, *, empty: bool) -> None:
+    with common.open() as lake:
         epoch = lake.start_over(name, empty=empty)
     text = f"{name} starts over in epoch {epoch}: at once where a runner is up, else with the next run"
-    _say(text, {"flow": name, "epoch": epoch, "empty": empty}, as_json)
+    _say(text, {"flow": name, "epoch": epoch, "empty": empty}, common)
 
 
-def _say(text: str, record: dict[str, object], as_json: bool) -> None:
-    if as_json:
+def _say(text: str, record: dict[str, object], common: Common) -> None:
+    if common.as_json:
         print_json(record)
     else:
         print_line(text)

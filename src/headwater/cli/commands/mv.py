@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
+import json
+import re
+from typing import Annotated, Any, Literal
 
 import typer
 
-from headwater.api.lake import Lake
 from headwater.cli.history import add_travel
-from headwater.cli.options import ProjectPath, Target
+from headwater.cli.options import Common, lake_command
 from headwater.cli.output import (
     COLUMNS,
-    AsJson,
+    grid_of,
     note,
     print_json,
     print_line,
+    print_lines,
     show_described,
     show_record,
     show_records,
 )
-from headwater.cli.rows import Output, print_rows
-from headwater.cli.served import warm
+from headwater.cli.rows import AllColumns, Output, TableLook, Vertical, print_rows
 from headwater.core.errors import Code, UsageError
 
 app = typer.Typer(help="The materialized views: kept incrementally, and proved.", no_args_is_help=True)
@@ -30,22 +30,24 @@ Name = Annotated[str, typer.Argument(help="The view.")]
 Mode = Literal["immediate", "periodic", "manual", "on_query"]
 Policy = Literal["auto", "incremental", "incremental_strict", "full"]
 
-add_travel(app, Lake.view)
+add_travel(app, lambda lake, name: lake.view(name))
 
 
-@app.command("list")
-def list_(project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
+@lake_command(app, "list")
+def list_(common: Common) -> None:
     """List the views, and how their last refreshes went."""
-    with Lake.open(project, target) as lake:
+    with common.look() as lake:
         columns = ["name", "format", "mode", "policy", "origin", "last_refresh", "refreshed_at", "description"]
-        show_records(lake.views(), columns, as_json=as_json, empty="there are no views")
+        show_records(lake.views().to_dicts(), columns, as_json=common.as_json, empty="there are no views")
 
 
-@app.command()
-@warm
+@lake_command(app, served=True)
 def create(
-    name: Name,
-    sql: Annotated[str, typer.Argument(help="Its query.")],
+    common: Common,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|STATEMENT", help="The view; or all of CREATE MATERIALIZED VIEW … AS ….")
+    ],
+    sql: Annotated[str | None, typer.Argument(help="Its query; not with a statement.")] = None,
     refresh: Annotated[
         Mode | None, typer.Option("--refresh", help="When; periodic with --interval, else immediate.")
     ] = None,
@@ -58,12 +60,16 @@ def create(
     ] = None,
     description: Annotated[str, typer.Option("--description", help="What it is, for people.")] = "",
     replace: Annotated[bool, typer.Option("--replace", help="Build it beside the one of this name, and swap.")] = False,
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Make a view and build it."""
-    with Lake.open(project, target) as lake:
+    """Make a view and build it, by its name and query or by a whole statement."""
+    if sql is None:
+        given = (refresh, interval, max_staleness, format, partition_by, description or None, replace or None)
+        _require_statement(name, bare=policy == "auto" and all(one is None for one in given))
+        with common.open() as lake:
+            (row,) = lake.sql(name)
+        show_record({**row, **_parsed(row, "watermarks")}, as_json=common.as_json)
+        return
+    with common.open() as lake:
         done = lake.create_view(
             name,
             sql,
@@ -76,78 +82,89 @@ def create(
             description=description,
             replace=replace,
         )
-    show_record(done.described(), as_json=as_json)
+    show_record(done.to_dict(), as_json=common.as_json)
 
 
-@app.command()
-@warm
-def describe(name: Name, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
+def _require_statement(text: str, *, bare: bool) -> None:
+    """One that makes a view, with its options inside."""
+    from headwater.sql.parse import parse_statement
+    from headwater.sql.statements import CreateView
+
+    if re.fullmatch(r"\w*", text) or not isinstance(parse_statement(text), CreateView):
+        raise UsageError(
+            Code.USAGE, "give the view's name and its query, or a whole CREATE MATERIALIZED VIEW … AS … statement"
+        )
+    if not bare:
+        raise UsageError(
+            Code.USAGE,
+            "a statement has its options inside: CREATE OR REPLACE …, PARTITIONED BY (…), WITH (refresh = …, …)",
+        )
+
+
+def _parsed(row: dict[str, Any], key: str) -> dict[str, Any]:
+    """What is nested in a statement's answer, as it is in a command's."""
+    return {key: json.loads(row[key])} if isinstance(row.get(key), str) else {}
+
+
+@lake_command(app, served=True)
+def describe(common: Common, name: Name) -> None:
     """Show a view: its query, columns, the versions it was made of, and its last refreshes."""
-    with Lake.open(project, target) as lake:
-        found = lake.view(name).describe()
+    with common.look() as lake:
+        found = lake.view(name).describe().to_dict()
     told = ["at", "refresh_type", "reason", "rows_read", "rows_changed", "duration_ms"]
-    show_described(found, COLUMNS, ("refreshes", told, "its last refreshes, newest first:"), as_json=as_json)
+    show_described(found, COLUMNS, ("refreshes", told, "its last refreshes, newest first"), as_json=common.as_json)
 
 
-@app.command()
-@warm
-def explain(name: Name, project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
+@lake_command(app, served=True)
+def explain(common: Common, name: Name) -> None:
     """Show how a view is kept: each part's strategy and what it reads, or why it is computed anew."""
-    with Lake.open(project, target) as lake:
+    with common.open() as lake:
         found = lake.view(name).explain()
-    if as_json:
-        print_json(found.described())
+    if common.as_json:
+        print_json(found.to_dict())
         return
     for line in found.lines():
         print_line(line)
 
 
-@app.command()
-@warm
+@lake_command(app, served=True)
 def refresh(
+    common: Common,
     name: Name,
     policy: Annotated[Policy | None, typer.Option("--policy", help="Instead of the view's own.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Compute it anew.")] = False,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Build it as if it had never been.")] = False,
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
 ) -> None:
     """Bring a view up to date now, after the views that it reads."""
-    with Lake.open(project, target) as lake:
+    with common.open() as lake:
         done = lake.view(name).refresh("full" if full else policy, rebuild=rebuild)
-    show_record(done.described(), as_json=as_json)
+    show_record(done.to_dict(), as_json=common.as_json)
 
 
-@app.command()
-@warm
+@lake_command(app, served=True)
 def verify(
+    common: Common,
     name: Name,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Differing rows to show, of each kind.")] = 20,
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
 ) -> None:
     """Compare a view with its query at the versions that it names; exit 1 if they differ."""
-    from dataclasses import asdict
-
-    with Lake.open(project, target) as lake:
+    with common.open() as lake:
         found = lake.view(name).verify(limit)
-    record = asdict(found)
-    if as_json:
+    record = found.to_dict()
+    if common.as_json:
         print_json(record)
     else:
-        examples = record.pop("examples")
+        del record["examples"]
         show_record(record, as_json=False)
-        if examples:
-            show_records(examples, list(examples[0]), as_json=False)
+        if found.examples:
+            print_lines(grid_of(found.examples, list(found.examples[0]), of_data=True).lines())
     if not found.equal:
         raise typer.Exit(1)
 
 
-@app.command()
-@warm
+@lake_command(app, served=True)
 def query(
+    common: Common,
     name: Name,
     rest: Annotated[str, typer.Argument(help="What follows FROM: WHERE …, ORDER BY …, LIMIT ….")] = "",
     stale: Annotated[
@@ -155,33 +172,30 @@ def query(
         typer.Option("--stale", help="Where a view of mode on_query is older than it may be."),
     ] = "refresh",
     output: Annotated[Output, typer.Option("--output", help="How the rows are printed.")] = "table",
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
+    vertical: Vertical = None,
+    all_columns: AllColumns = False,
 ) -> None:
     """Read a view."""
-    with Lake.open(project, target) as lake:
+    with common.look() as lake:
         lake.settings.stale = stale
-        print_rows(lake.sql(f"SELECT * FROM mv('{name}') {rest}"), "json" if as_json else output)
+        rows = lake.sql(f"SELECT * FROM mv('{name}') {rest}")
+        print_rows(rows, "json" if common.as_json else output, TableLook(vertical, all_columns))
 
 
-@app.command()
-@warm
+@lake_command(app, served=True)
 def drop(
+    common: Common,
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", help="Do it: its versions will be gone.")] = False,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="No error if there is none.")] = False,
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
 ) -> None:
     """Drop a view with its table."""
     if not yes:
         raise UsageError(
             Code.USAGE, f"view '{name}' and all its versions will be gone", hint="say --yes if that is meant"
         )
-    with Lake.open(project, target) as lake:
+    with common.open() as lake:
         done = lake.drop_view(name, if_exists=if_exists)
-    show_record(done, as_json=as_json)
-    if done.get("defined"):
+    show_record(done.to_dict(), as_json=common.as_json)
+    if done.defined:
         note(f"the project defines view '{name}': a run makes it again, as long as it does")

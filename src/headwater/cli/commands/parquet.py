@@ -2,91 +2,81 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headwater.api.lake import Lake
-from headwater.cli.options import ProjectPath, Target
-from headwater.cli.output import AsJson, note, print_json, print_line, show_record, show_records
-from headwater.cli.served import warm
+from headwater.cli.options import Common, lake_command
+from headwater.cli.output import note, print_json, print_line, show_record, show_records
 from headwater.core.errors import Code, UsageError
 from headwater.core.spec.layout import Codec, ParquetOptions
 from headwater.core.units import format_size, parse_size
-from headwater.operations.parquet_files import SchemaView
+from headwater.query.json_schema import SchemaView
 
 app = typer.Typer(help="The files under topics, tables and views.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The topic; a table or view as tables.x or views.x.")]
 
 
-@app.command()
-@warm
+@lake_command(app, served=True)
 def stats(
+    common: Common,
     name: Name,
     files: Annotated[bool, typer.Option("--files", help="A line per file instead of per column.")] = False,
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show what the files hold, per column or per file; what is found of columns is kept for planning queries."""
-    with Lake.open(project, target) as lake:
+    with common.look() as lake:
         if files:
             columns = ["path", "rows", "bytes", "row_groups", "compression", "partition"]
-            show_records(lake.relation(name).files.list(), columns, as_json=as_json, empty="no files yet")
+            found = lake.relation(name).files.list().to_dicts()
+            show_records(found, columns, as_json=common.as_json, empty="no files yet")
             return
-        found = lake.relation(name).files.stats()
-    if as_json:
-        print_json(asdict(found))
+        stats = lake.relation(name).files.stats()
+    if common.as_json:
+        print_json(stats.to_dict())
         return
     columns = ["column", "type", "nulls", "distinct", "min", "max", "bytes"]
-    show_records([asdict(column) for column in found.columns], columns, as_json=False)
+    show_records([column.to_dict() for column in stats.columns], columns, as_json=False)
     note(
-        f"{found.rows} rows in {found.files} files, {format_size(found.bytes)}; distinct values are an estimate; "
+        f"{stats.rows} rows in {stats.files} files, {format_size(stats.bytes)}; distinct values are an estimate; "
         "kept, and queries are planned by it from now on"
     )
 
 
-@app.command()
-@warm
+@lake_command(app, served=True)
 def schema(
+    common: Common,
     name: Name,
     view: Annotated[SchemaView, typer.Option("--as", help="Spark's, a Parquet file's, or as JSON Schema.")] = "spark",
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show the schema as Spark, Parquet or JSON Schema has it."""
-    with Lake.open(project, target) as lake:
-        found = lake.relation(name).files.schema(view)
-    if view == "spark":
-        show_records(found, ["name", "type", "nullable"], as_json=as_json)
-    elif view == "parquet" and not as_json:
-        print_line(found.rstrip())
-    else:
-        print_json(found if view == "json-schema" else {"schema": found})
+    with common.look() as lake:
+        files = lake.relation(name).files
+        if view == "spark":
+            show_records(files.spark_schema().to_dicts(), ["name", "type", "nullable"], as_json=common.as_json)
+        elif view == "json-schema":
+            print_json(files.json_schema())
+        elif common.as_json:
+            print_json({"schema": files.parquet_schema()})
+        else:
+            print_line(files.parquet_schema().rstrip())
 
 
-@app.command()
-@warm
+@lake_command(app, served=True)
 def compact(
+    common: Common,
     name: Name,
     target_file_size: Annotated[str | None, typer.Option("--target-file-size", help="Such as 128MB.")] = None,
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
 ) -> None:
     """Join small files. No row changes."""
-    with Lake.open(project, target) as lake:
+    with common.open() as lake:
         done = lake.relation(name).files.compact(_size(target_file_size))
-    show_record(done, as_json=as_json)
+    show_record(done.to_dict(), as_json=common.as_json)
 
 
-@app.command()
-@warm
+@lake_command(app, served=True)
 def convert(
+    common: Common,
     name: Name,
     to: Annotated[
         str | None,
@@ -100,15 +90,12 @@ def convert(
         list[str] | None, typer.Option("--partition-by", help="A column; can be repeated. '' for none.")
     ] = None,
     z_order_by: Annotated[list[str] | None, typer.Option("--z-order-by", help="A column; can be repeated.")] = None,
-    project: ProjectPath = Path(),
-    target: Target = None,
-    as_json: AsJson = False,
 ) -> None:
     """Copy the latest version into a new table of another codec, row group size, format or layout."""
     options = ParquetOptions(
         compression=compression, row_group_size=_size(row_group_size), bloom_filter=tuple(bloom_filter or ())
     )
-    with Lake.open(project, target) as lake:
+    with common.open() as lake:
         done = lake.relation(name).files.convert(
             to,
             format=format,
@@ -116,7 +103,7 @@ def convert(
             partition_by=None if partition_by is None else tuple(filter(None, partition_by)),
             z_order_by=tuple(z_order_by or ()),
         )
-    show_record(asdict(done), as_json=as_json)
+    show_record(done.to_dict(), as_json=common.as_json)
 
 
 def _size(text: str | None) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -9,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from headwater.api.lake import Lake
 from headwater.cli.interrupts import interruptible
+from headwater.cli.lakes import look
 from headwater.cli.options import ProjectPath, Target
 from headwater.cli.output import AsJson, note
-from headwater.cli.rows import Output, print_rows
+from headwater.cli.rows import AllColumns, Output, TableLook, Vertical, print_rows
 from headwater.cli.served import warm
 from headwater.core.errors import Code, UsageError
 from headwater.core.units import parse_duration
@@ -24,7 +25,7 @@ from headwater.query.limits import QueryStop
 def duration(text: str) -> timedelta:
     """A duration as the command line has it: `30s`; a bare number is seconds."""
     try:
-        return timedelta(seconds=float(text)) if text.replace(".", "", 1).isdigit() else parse_duration(text)
+        return parse_duration(f"{text}s" if re.fullmatch(r"[0-9]+(\.[0-9]*)?", text) else text)
     except ValueError as error:
         raise UsageError(Code.INVALID_VALUE, str(error)) from None
 
@@ -37,6 +38,8 @@ def query(
     sql: Annotated[str, typer.Argument(help="A statement over topic('x'), table('x'), mv('x'); - reads it.")],
     engine: Annotated[Engine | None, typer.Option("--engine", help="Which engine answers; auto by default.")] = None,
     output: Annotated[Output, typer.Option("--output", help="How the rows are printed.")] = "table",
+    vertical: Vertical = None,
+    all_columns: AllColumns = False,
     limit: Annotated[int | None, typer.Option("--limit", min=0, help="Only the first rows.")] = None,
     timeout: Annotated[str | None, typer.Option("--timeout", help="Cancel it after this long: 30s.")] = None,
     read_only: Annotated[
@@ -57,7 +60,7 @@ def query(
     seconds = None if timeout is None else duration(timeout).total_seconds()
 
     def work(stopping: QueryStop) -> None:
-        with Lake.open(project, target) as lake:
+        with look(project, target) as lake:
             for setting in settings or ():
                 name, _, value = setting.partition("=")
                 lake.settings.set(name.strip().lower(), value.strip())
@@ -65,7 +68,7 @@ def query(
                 text, engine=engine, limit=limit, stopping=stopping, read_only=read_only, may_refresh=may_refresh
             )
             stopping.check()
-            print_rows(result, "json" if as_json else output)
+            print_rows(result, "json" if as_json else output, TableLook(vertical, all_columns), sql=text)
             sys.stdout.flush()
             if sys.stderr.isatty():
                 note(f"answered by {result.engine}: {result.reason}")

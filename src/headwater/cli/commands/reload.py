@@ -24,9 +24,10 @@ def reload(
     as_json: AsJson = False,
 ) -> None:
     """Check the changed project and go on by it: only the flows that are new, changed or gone begin again or end."""
-    done = Lake.reload(here(project), target, apply=apply).record()
+    done = Lake.reload(here(project), target, apply=apply)
     if as_json:
-        print_json(done)
+        print_json(done.to_dict())
         return
-    rows = [{"flow": flow, "change": change} for change, flows in done.items() for flow in flows]
+    changes = {"added": done.added, "changed": done.changed, "removed": done.removed}
+    rows = [{"flow": flow, "change": change} for change, flows in changes.items() for flow in flows]
     show_records(rows, ["flow", "change"], as_json=False, empty="no flow is concerned")

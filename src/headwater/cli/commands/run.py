@@ -16,9 +16,9 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from headwater.api.lake import Lake
+from headwater.cli.lakes import open_lake
 from headwater.cli.live import RunDisplay
-from headwater.cli.options import ProjectPath, Target
+from headwater.cli.options import Exclude, Flows, ProjectPath, Select, Target
 from headwater.cli.output import AsJson, note, show_error, show_records
 from headwater.cli.served import answers, streams_by_thread
 from headwater.core.errors import Code, UsageError
@@ -26,13 +26,17 @@ from headwater.core.logs import native_words
 from headwater.core.units import parse_duration
 from headwater.project.load.files import HOME, find_project
 
+REASONS = "`headwater dlq list` has the reasons"
+
 
 def register(app: typer.Typer) -> None:
     app.command("run")(run)
 
 
 def run(
-    flows: Annotated[list[str] | None, typer.Argument(help="Which flows; all by default.")] = None,
+    flows: Flows = None,
+    select: Select = None,
+    exclude: Exclude = None,
     once: Annotated[bool, typer.Option("--once", help="Take in what is there now, then end.")] = False,
     every: Annotated[str | None, typer.Option("--every", help="Look for something new this often: 5m.")] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Rebuild what has changed so that it has to be.")] = False,
@@ -52,10 +56,16 @@ def run(
     show = RunDisplay(as_json=as_json)
     _hush()
     home = find_project(project).parent / HOME
-    with stop_on_signals() as stopping, native_words(home), streams_by_thread(), Lake.open(project, target) as lake:
+    with (
+        stop_on_signals() as stopping,
+        native_words(home),
+        streams_by_thread(),
+        open_lake(project, target, quick=once) as lake,
+    ):
         with show.showing(), reload_on_hangup(stopping) as reloading:
             reports = lake.run(
-                flows or (),
+                [*(flows or ()), *(select or ())],
+                exclude=exclude or (),
                 once=once,
                 every=interval,
                 on_event=show.on_event,
@@ -67,12 +77,15 @@ def run(
                 watch=watch,
             )
     failed = [report for report in reports if report.error is not None]
-    records = [report.record() for report in reports]
+    records = [report.to_dict() for report in reports]
     if as_json:
         show.line({"event": "done", "stopped": stopping.by_signal, "flows": records})
     else:
         columns = ["flow", "state", "steps", "rows", "rejected"]
         show_records(records, columns, as_json=False, empty="the project has no flows")
+        rejected = sum(report.rejected for report in reports)
+        if rejected:
+            note(f"{rejected} {'records are dead letters' if rejected > 1 else 'record is a dead letter'}: {REASONS}")
         for report in failed:
             assert report.error is not None
             if report.error.code is not Code.FLOW_BLOCKED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,10 +13,11 @@ import typer
 from headwater.api.lake import Lake
 from headwater.cli.completion import Completion
 from headwater.cli.interrupts import interruptible
+from headwater.cli.lakes import look
 from headwater.cli.options import ProjectPath, Target
 from headwater.cli.output import AsJson, note, show_error
 from headwater.cli.remote import ask
-from headwater.cli.rows import Output, print_rows
+from headwater.cli.rows import AllColumns, Output, TableLook, Vertical, print_rows
 from headwater.core.errors import Code, HeadwaterError, UsageError, did_you_mean
 from headwater.query.engines import Engine
 from headwater.query.limits import QueryStop
@@ -23,6 +25,8 @@ from headwater.spark.errors import as_headwater_error
 from headwater.sql.parse import is_complete, parse_statement, split
 from headwater.sql.statements import SetOption
 
+_VERTICAL: dict[bool | None, list[str]] = {True: ["--vertical"], False: ["--horizontal"], None: []}
+_NEXT = {None: True, True: False, False: None}
 OUTPUTS: tuple[Output, ...] = ("table", "csv", "json", "ndjson")
 
 HELP = r"""A statement ends with ; and may have several lines; arrows move over them, and bring back earlier ones.
@@ -30,6 +34,8 @@ Tab completes names, columns and words. Enter after the ; runs it.
   \d [NAME]      list topics, tables and views, or describe one
   \h [NAME]      its versions and what made each
   \o FORMAT      print rows as table, csv, json or ndjson
+  \x             a line a column, a line a row, or (at first) what has room
+  \a             all columns, or (at first) those that begin with _ only if they are named
   \?             this help
   \q             leave (also Ctrl-D); Ctrl-C cancels a query or a line"""
 
@@ -41,14 +47,17 @@ def register(app: typer.Typer) -> None:
 def sql(
     engine: Annotated[Engine, typer.Option("--engine", help="Which engine answers.")] = "auto",
     output: Annotated[Output, typer.Option("--output", help="How rows are printed.")] = "table",
+    vertical: Vertical = None,
+    all_columns: AllColumns = False,
     project: ProjectPath = Path(),
     target: Target = None,
     as_json: AsJson = False,
 ) -> None:
     """A shell for SQL, with one lake that stays open; statements can be piped into it too."""
-    with Lake.open(project, target) as lake:
+    with look(project, target) as lake:
         lake.settings.set("headwater.engine", engine)
-        shell = Shell(lake, "json" if as_json else output, project, target)
+        look_of_tables = TableLook(vertical, all_columns, how="\\a")
+        shell = Shell(lake, "json" if as_json else output, project, target, look_of_tables)
         if sys.stdin.isatty():
             shell.talk()
         else:
@@ -60,9 +69,12 @@ def sql(
 class Shell:
     """Statements one after the other; one that fails does not end it."""
 
-    def __init__(self, lake: Lake, output: Output, project: Path, target: str | None) -> None:
+    def __init__(
+        self, lake: Lake, output: Output, project: Path, target: str | None, look: TableLook = TableLook()
+    ) -> None:
         self._lake = lake
         self._output = output
+        self._look = look
         self._options = ["--project", str(project), *(["--target", target] if target else [])]
         self.failed = 0
         """The exit code of the last statement that failed."""
@@ -88,9 +100,15 @@ class Shell:
         from headwater.cli.prompt import Editor  # statements that are piped in need no prompt
 
         note(f"{self._lake.project.name}: \\? for help, \\q to leave")
-        completion = Completion(self._lake.names, self._lake.columns)
+        completion = Completion(self._lake.names, self._columns)
         for text in Editor(self._lake.project.home / "sql_history", completion).entered():
             self.do(text)
+
+    def _columns(self, kind: str, name: str) -> list[str]:
+        """Of a relation, by the word that SQL has for its kind."""
+        lake = self._lake
+        relation = lake.topic(name) if kind == "topic" else lake.table(name) if kind == "table" else lake.view(name)
+        return relation.columns
 
     def do(self, text: str) -> None:
         """One line that begins with a backslash, or one or more statements."""
@@ -109,10 +127,11 @@ class Shell:
 
     def _execute(self, statement: str) -> None:
         if isinstance(parse_statement(statement), SetOption):
-            print_rows(self._lake.sql(statement), self._output)
+            print_rows(self._lake.sql(statement), self._output, self._look)
             return
         settings = [word for one in self._lake.settings.shown() for word in ("--set", f"{one['name']}={one['value']}")]
-        code = ask(["query", statement, "--output", self._output, *settings, *self._options])
+        look = [*_VERTICAL[self._look.vertical], *(["--all-columns"] if self._look.all_columns else [])]
+        code = ask(["query", statement, "--output", self._output, *look, *settings, *self._options])
         if code is None:
             interruptible(partial(self._answer, statement))
         elif code:
@@ -121,7 +140,7 @@ class Shell:
     def _answer(self, statement: str, stopping: QueryStop) -> None:
         result = self._lake.sql(statement, stopping=stopping)
         stopping.check()  # nothing is printed by a statement that was left behind
-        print_rows(result, self._output)
+        print_rows(result, self._output, self._look, sql=statement)
         sys.stdout.flush()
 
     def _command(self, text: str) -> None:
@@ -138,6 +157,12 @@ class Shell:
                     Code.INVALID_VALUE, f"rows can't be printed as '{name}'", hint=did_you_mean(name, OUTPUTS)
                 )
             self._output = OUTPUTS[OUTPUTS.index(name)]
+        elif word == "\\x":
+            self._look = replace(self._look, vertical=_NEXT[self._look.vertical])
+            note({True: "a line a column", False: "a line a row", None: "what has room"}[self._look.vertical])
+        elif word == "\\a":
+            self._look = replace(self._look, all_columns=not self._look.all_columns)
+            note("all columns" if self._look.all_columns else "columns that begin with _ only if they are named")
         elif word in ("\\?", "\\h"):
             note(HELP)
         elif word != "\\q":

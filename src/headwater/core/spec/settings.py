@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
+from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, PlainValidator, Tag, field_validator
 from pydantic import WithJsonSchema as JsonSchema
 
 from headwater.core.secret import Secret
 from headwater.core.spec.base import Count, Duration, Frozen, Interval, Names, Number, Options, Size, Trigger
+from headwater.core.spec.defaults import DefaultsSpec
 
 SQLITE = "sqlite"
+_TIME = r"([01]\d|2[0-3]):[0-5]\d"
+_WINDOW = re.compile(rf"^{_TIME}-{_TIME}$")
 
 
 class SparkSpec(Frozen):
@@ -106,16 +110,49 @@ def _port(value: Any) -> Any:
     return value
 
 
+Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_port)]
+
+
+class DoorSpec(Frozen):
+    """A door of the server: another protocol to ask the lake by."""
+
+    port: Port = Field(description="Port it listens on; 0 takes a free one.")
+
+
 class ServerSpec(Frozen):
     """The HTTP server."""
 
     host: str = Field(default="127.0.0.1", description="Address it listens on.")
-    port: Annotated[int, Field(ge=0, le=65535), BeforeValidator(_port)] = Field(
-        default=8080, description="Port it listens on; 0 takes a free one."
-    )
+    port: Port = Field(default=8080, description="Port it listens on; 0 takes a free one.")
     tokens: str | None = Field(
         default=None, description="File with bearer tokens and their scopes; needed off the loopback."
     )
+    postgres: DoorSpec | None = Field(default=None, description="For clients of Postgres.")
+    flight: DoorSpec | None = Field(default=None, description="For clients of Arrow Flight SQL.")
+
+
+def _window(value: Any) -> Any:
+    if not isinstance(value, str) or not _WINDOW.match(value):
+        raise ValueError("should be two times of the day, in UTC: 01:00-05:00")
+    return value
+
+
+class MaintenanceSpec(Frozen):
+    """When the lake's files are looked after, and how much at once."""
+
+    window: Annotated[str, BeforeValidator(_window)] | None = Field(
+        default=None, description="Between which times of the day, in UTC: `01:00-05:00`; any time if unset."
+    )
+    max_parallel: Count = Field(default=1, description="Tables looked after at the same time.")
+
+
+def _switch(value: Any) -> str:
+    return "off" if value is False else "on"
+
+
+Maintenance = Annotated[
+    Annotated[MaintenanceSpec, Tag("on")] | Annotated[Literal[False], Tag("off")], Discriminator(_switch)
+]
 
 
 def _state(value: Any) -> Secret | str:
@@ -152,6 +189,9 @@ class Settings(Frozen):
     trigger: Trigger = Field(
         default="continuous", description="When flows take a step: `continuous`, `once` or how often."
     )
+    defaults: DefaultsSpec = Field(
+        default=DefaultsSpec(), description="What topics, tables and views have where they say nothing else."
+    )
     spark: SparkSpec = Field(default=SparkSpec(), description="Where Spark runs.")
     storage: StorageSpec = Field(default=StorageSpec(), description="Keys of the object stores in use.")
     state: State = Field(
@@ -159,5 +199,8 @@ class Settings(Frozen):
     )
     runtime: RuntimeSpec = Field(default=RuntimeSpec(), description="How the runner shares the machine.")
     queries: QueriesSpec = Field(default=QueriesSpec(), description="What a query may take.")
+    maintenance: Maintenance = Field(
+        default=MaintenanceSpec(), description="How the lake's files are looked after; `false`: not at all."
+    )
     server: ServerSpec = Field(default=ServerSpec(), description="The HTTP server.")
     include: Names = Field(default=(), description="More project files, as globs from the project's folder.")

@@ -4,6 +4,6 @@ It can be rebuilt from the lake, but for what people have told flows to do (paus
 """
 
 from headwater.core.state.lake import State
-from headwater.core.state.records import STORED, Control, LakeRecord, LeaseRecord, RelationRecord
+from headwater.core.state.records import LAKE_FORMAT, STORED, Control, LakeRecord, LeaseRecord, RelationRecord
 
-__all__ = ["STORED", "Control", "LakeRecord", "LeaseRecord", "RelationRecord", "State"]
+__all__ = ["LAKE_FORMAT", "STORED", "Control", "LakeRecord", "LeaseRecord", "RelationRecord", "State"]

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,18 @@ from headwater.core.errors import Code, TerminalError, TransientError
 from headwater.core.extras import require_extra
 from headwater.core.model import Kind
 from headwater.core.private_files import create_private
-from headwater.core.state.records import BUSY, SQLITE, Control, LakeRecord, LeaseRecord, RelationRecord, record_of
+from headwater.core.state.records import (
+    BUSY,
+    SQLITE,
+    Control,
+    LakeRecord,
+    LeaseRecord,
+    RelationRecord,
+    control_of,
+    lease_of,
+    record_of,
+    status_of,
+)
 
 _AWAY = re.compile("locked|no such table")
 """What SQLite says of a database that somebody is writing, or whose disk is gone."""
@@ -48,6 +60,7 @@ _lake = sa.Table(
     sa.Column("id", sa.String, primary_key=True),
     sa.Column("warehouse", sa.String, nullable=False),
     sa.Column("home", sa.String, nullable=False),
+    sa.Column("format", sa.String),
 )
 """The one lake that the state belongs to."""
 
@@ -138,12 +151,12 @@ class StateDatabase:
     def lake(self) -> LakeRecord | None:
         with self._doing("read"), self._engine.connect() as connection:
             row = connection.execute(sa.select(_lake)).mappings().first()
-            return None if row is None else LakeRecord(**row)
+            return None if row is None else LakeRecord.of(dict(row))
 
     def set_lake(self, lake: LakeRecord) -> None:
         with self._doing("write"), self._engine.begin() as connection:
             connection.execute(sa.delete(_lake))
-            connection.execute(sa.insert(_lake).values(id=lake.id, warehouse=lake.warehouse, home=lake.home))
+            connection.execute(sa.insert(_lake).values({**asdict(lake), "format": lake.format and str(lake.format)}))
 
     def forget_runners(self) -> None:
         """Drop the leases and the last words of the runners of another lake, which this one was copied from."""
@@ -202,7 +215,7 @@ class StateDatabase:
     def controls(self) -> dict[str, Control]:
         with self._doing("read"), self._engine.connect() as connection:
             rows = connection.execute(sa.select(_controls)).mappings()
-            return {row["flow"]: Control(bool(row["paused"]), int(row["resumed"])) for row in rows}
+            return {row["flow"]: control_of(dict(row)) for row in rows}
 
     def set_control(self, flow: str, *, paused: bool) -> None:
         """Pause a flow, or let it run (again)."""
@@ -237,7 +250,7 @@ class StateDatabase:
         """The last thing each flow has said of itself; `updated_at` is seconds since 1970."""
         with self._doing("read"), self._engine.connect() as connection:
             rows = connection.execute(sa.select(_statuses)).mappings()
-            return {row["flow"]: {**json.loads(row["status"]), "updated_at": row["updated_at"]} for row in rows}
+            return {row["flow"]: status_of(dict(row)) for row in rows}
 
     def put_statuses(self, statuses: Mapping[str, Mapping[str, Any]]) -> None:
         rows = [
@@ -268,7 +281,7 @@ class StateDatabase:
     def _lease_records(self, *where: sa.ColumnElement[bool]) -> list[LeaseRecord]:
         with self._doing("read"), self._engine.connect() as connection:
             rows = connection.execute(sa.select(_leases).where(*where)).mappings()
-            return [LeaseRecord(**{**row, "holder": json.loads(row["holder"])}) for row in rows]
+            return [lease_of(dict(row)) for row in rows]
 
     @contextmanager
     def _doing(self, verb: str) -> Iterator[None]:

@@ -1,9 +1,10 @@
-"""The state of one lake. Which relations it has is read from SQLite at once; the rest is left to `database.py`."""
+"""The state of one lake. What commands look up in it is read from SQLite at once; the rest is left to `database.py`."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -24,7 +25,10 @@ from headwater.core.state.records import (
     LakeRecord,
     LeaseRecord,
     RelationRecord,
+    control_of,
+    lease_of,
     record_of,
+    status_of,
 )
 
 if TYPE_CHECKING:
@@ -80,10 +84,9 @@ class State:
         try:
             address = f"{(home / 'state.db').absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(address, uri=True, timeout=BUSY)) as connection:
-                row = connection.execute("SELECT id, warehouse, home FROM lake").fetchone()
+                return _lake_record(connection)
         except (sqlite3.Error, OSError):
             return None
-        return None if row is None else LakeRecord(*row)
 
     @property
     def is_shared(self) -> bool:
@@ -150,14 +153,31 @@ class State:
         """Without SQLAlchemy, whose loading takes longer than many a command; None where it is not SQLite."""
         if self._file is None:
             return None
+        reader = self._open_reader()
+        number: int = reader.execute("PRAGMA data_version").fetchone()[0]
+        if self._known is None or self._known[0] != number:
+            rows = reader.execute(f"SELECT {', '.join(COLUMNS)} FROM relations").fetchall()
+            self._known = number, self._resolved(record_of(dict(zip(COLUMNS, row, strict=True))) for row in rows)
+        return self._known[1]
+
+    def _open_reader(self) -> sqlite3.Connection:
+        assert self._file is not None
         if self._reader is None:
             address = f"{self._file.absolute().as_uri()}?mode=ro"
             self._reader = sqlite3.connect(address, uri=True, check_same_thread=False, timeout=BUSY)
-        number: int = self._reader.execute("PRAGMA data_version").fetchone()[0]
-        if self._known is None or self._known[0] != number:
-            rows = self._reader.execute(f"SELECT {', '.join(COLUMNS)} FROM relations").fetchall()
-            self._known = number, self._resolved(record_of(dict(zip(COLUMNS, row, strict=True))) for row in rows)
-        return self._known[1]
+        return self._reader
+
+    def _rows(self, table: str) -> list[dict[str, Any]] | None:
+        """A small table of the state, without SQLAlchemy; None where it has to be asked."""
+        with self._lock:
+            if self._file is None or self._opened is not None:
+                return None
+            try:
+                found = self._open_reader().execute(f"SELECT * FROM {table}")
+            except sqlite3.Error:  # not made yet, or by an earlier release
+                return None
+            names = [name for name, *_ in found.description]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
     # --- which lake it is the state of
 
@@ -171,8 +191,7 @@ class State:
         with self._lock:
             try:
                 if self._read() is not None and self._reader is not None:
-                    row = self._reader.execute("SELECT id, warehouse, home FROM lake").fetchone()
-                    return None if row is None else LakeRecord(*row)
+                    return _lake_record(self._reader)
             except sqlite3.Error:  # not made yet, or by an earlier release
                 pass
         return self._database.lake()
@@ -192,13 +211,15 @@ class State:
 
     def now(self) -> float:
         """The time that leases go by: the shared database's, so that machines needn't agree on theirs."""
-        return self._database.now()
+        return time.time() if self._file is not None else self._database.now()
 
     def lease(self, flow: str) -> LeaseRecord | None:
-        return self._database.lease(flow)
+        return self.leases().get(flow)
 
     def leases(self) -> dict[str, LeaseRecord]:
-        return self._database.leases()
+        rows = self._rows("leases")
+        found = None if rows is None else [lease_of(row) for row in rows]
+        return self._database.leases() if found is None else {record.flow: record for record in found}
 
     def take_lease(self, record: LeaseRecord, instead_of: str | None) -> bool:
         """Make the lease ours if its token is still `instead_of` (None: if there is none); whether that was so."""
@@ -211,7 +232,8 @@ class State:
     # --- what flows are told, and how they are
 
     def controls(self) -> dict[str, Control]:
-        return self._database.controls()
+        rows = self._rows("flow_controls")
+        return self._database.controls() if rows is None else {row["flow"]: control_of(row) for row in rows}
 
     def set_control(self, flow: str, *, paused: bool) -> None:
         """Pause a flow, or let it run (again)."""
@@ -231,7 +253,15 @@ class State:
 
     def statuses(self) -> dict[str, dict[str, Any]]:
         """The last thing each flow has said of itself; `updated_at` is seconds since 1970."""
-        return self._database.statuses()
+        rows = self._rows("flow_statuses")
+        return self._database.statuses() if rows is None else {row["flow"]: status_of(row) for row in rows}
 
     def put_statuses(self, statuses: Mapping[str, Mapping[str, Any]]) -> None:
         self._database.put_statuses(statuses)
+
+
+def _lake_record(connection: sqlite3.Connection) -> LakeRecord | None:
+    """The one row of the table `lake`; one of an earlier release has fewer columns."""
+    found = connection.execute("SELECT * FROM lake")
+    row = found.fetchone()
+    return None if row is None else LakeRecord.of(dict(zip((name for name, *_ in found.description), row, strict=True)))

@@ -41,6 +41,12 @@ STORED = "headwater_stored"
 """What stands for the stored table in `shown`."""
 
 
+LAKE_FORMAT = 1
+"""The version of the layout that this Headwater gives a lake: its folder `_headwater` and its state database.
+
+It grows with a change that an older Headwater can't follow. A lake that names none has version 1."""
+
+
 @dataclass(frozen=True)
 class LakeRecord:
     """The lake that a state belongs to, and where both were seen last."""
@@ -49,6 +55,14 @@ class LakeRecord:
     warehouse: str
     home: str
     """The folder `.headwater` that holds the state of this machine."""
+    format: int | None = None
+    """The version of the lake's layout; None: of a release that wrote none."""
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> LakeRecord:
+        """A row of the table `lake`."""
+        told = row.get("format")
+        return LakeRecord(row["id"], row["warehouse"], row["home"], None if told is None else int(told))
 
 
 @dataclass(frozen=True)
@@ -94,3 +108,18 @@ def record_of(row: Mapping[str, Any]) -> RelationRecord:
         statement=row["statement"],
         made_from=row["made_from"],
     )
+
+
+def lease_of(row: Mapping[str, Any]) -> LeaseRecord:
+    """A row of `leases`."""
+    return LeaseRecord(**{**row, "holder": json.loads(row["holder"])})
+
+
+def control_of(row: Mapping[str, Any]) -> Control:
+    """A row of `flow_controls`."""
+    return Control(bool(row["paused"]), int(row["resumed"]))
+
+
+def status_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of `flow_statuses`."""
+    return {**json.loads(row["status"]), "updated_at": row["updated_at"]}

@@ -17,8 +17,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headwater.core.quotes import backticked
 from headwater.core.spec import Layout
-from headwater.spark.frames import quoted
 
 FIRST = 32
 COLUMNS = "delta.dataSkippingStatsColumns"
@@ -31,18 +31,18 @@ def bounds(schema: StructType, layout: Layout) -> dict[str, str]:
     """The property that keeps the bounds of what the layout looks rows up by; nothing where the default does."""
     leaves = list(_leaves(schema))
     early = dict(leaves[:FIRST])
-    looked_up = {quoted(name) for name in (*layout.keys, *layout.z_order_by, *layout.looked_up_by)}
+    looked_up = {backticked(name) for name in (*layout.keys, *layout.z_order_by, *layout.looked_up_by)}
     late = {path: kind for path, kind in leaves[FIRST:] if path in looked_up}
     if not late or layout.options.keys() & {COLUMNS, _NUMBER}:
         return {}
-    parts = {quoted(name) for name in layout.partition_by}
+    parts = {backticked(name) for name in layout.partition_by}
     named = [path for path, kind in {**early, **late}.items() if isinstance(kind, _ORDERED) and path not in parts]
     return {COLUMNS: ",".join(named)}
 
 
 def _leaves(schema: StructType, above: str = "") -> Iterator[tuple[str, DataType]]:
     for field in schema.fields:
-        path = above + quoted(field.name)
+        path = above + backticked(field.name)
         if isinstance(field.dataType, StructType):
             yield from _leaves(field.dataType, path + ".")
         else:

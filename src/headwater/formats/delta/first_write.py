@@ -21,11 +21,11 @@ from headwater.formats.delta.native import storage_options
 class FirstWrite:
     """The note that a table's first write has begun."""
 
-    def __init__(self, address: Address, around: LakeContext) -> None:
+    def __init__(self, address: Address, context: LakeContext) -> None:
         assert address.path is not None
         self._path = address.path
-        self._around = around
-        self._notes = Files(around.warehouse, around.storage)
+        self._context = context
+        self._notes = Files(context.warehouse, context.storage)
         self._name = f"_headwater/begun/{hashlib.sha256(address.path.encode()).hexdigest()[:32]}"
 
     def note(self) -> None:
@@ -37,7 +37,7 @@ class FirstWrite:
     @property
     def left_over(self) -> bool:
         """Whether files lie there that a first write has left."""
-        return self._notes.exists(self._name) and bool(Files(self._path, self._around.storage).list())
+        return self._notes.exists(self._name) and bool(Files(self._path, self._context.storage).list())
 
     def create(self, schema: StructType, layout: Layout, properties: Mapping[str, str]) -> None:
         """The empty table beside them: Spark itself would not make one there."""
@@ -46,7 +46,7 @@ class FirstWrite:
             Schema.from_json(schema.json()),
             partition_by=list(layout.partition_by) or None,
             configuration=dict(properties),
-            storage_options=storage_options(self._around.storage),
+            storage_options=storage_options(self._context.storage),
             raise_if_key_not_exists=False,
         )
         self.forget()

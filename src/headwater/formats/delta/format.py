@@ -5,20 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
+from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
 from headwater.formats.native import NativeTable
 from headwater.spark.session import Extension, SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.formats.spark_table import SparkTable
+
 
 LOG_STORE = Path(__file__).with_name("ConditionalLogStore.java")
 _S3 = ("s3://", "s3a://")
 
 
-def _needs(around: LakeContext) -> SessionNeeds:
-    on_s3 = around.storage.get("s3") is not None or around.warehouse.startswith(_S3)
+def _needs(context: LakeContext) -> SessionNeeds:
+    on_s3 = context.storage.get("s3") is not None or context.warehouse.startswith(_S3)
     # Delta's own log store for S3 lets two processes both win a commit.
     store = {f"spark.delta.logStore.{scheme}.impl": f"headwater.{LOG_STORE.stem}" for scheme in ("s3", "s3a")}
     return SessionNeeds(
@@ -36,20 +38,20 @@ def _needs(around: LakeContext) -> SessionNeeds:
     )
 
 
-def _address(around: LakeContext, kind: str, name: str) -> Address:
-    return Address(path=f"{around.warehouse.rstrip('/')}/{kind}/{name}")
+def _address(context: LakeContext, kind: str, name: str) -> Address:
+    return Address(path=f"{context.warehouse.rstrip('/')}/{kind}/{name}")
 
 
-def _spark(spark: SparkSession, address: Address, around: LakeContext) -> SparkTable:
+def _spark(spark: SparkSession, address: Address, context: LakeContext) -> SparkTable:
     from headwater.formats.delta.spark import DeltaTable
 
-    return DeltaTable(spark, address, around)
+    return DeltaTable(DELTA, spark, address, context)
 
 
-def _light(address: Address, around: LakeContext) -> NativeTable:
-    from headwater.formats.delta.native import DeltaLight
+def _native(address: Address, context: LakeContext) -> NativeTable:
+    from headwater.formats.delta.native import DeltaNativeTable
 
-    return DeltaLight(address, around)
+    return DeltaNativeTable(address, context)
 
 
 _MISSING = {
@@ -67,14 +69,16 @@ DELTA = Format(
     notes={
         **_MISSING,
         Capability.CHANGES: "from the change data feed, or from the files that came and went where it is off",
-        Capability.LIGHT_READ: "by deltalake; refused for reader features that it does not read exactly",
-        Capability.LIGHT_APPEND: "by deltalake; refused under column mapping and other features that only Spark writes",
+        Capability.NATIVE_READ: "by deltalake; refused for reader features that it does not read exactly",
+        Capability.NATIVE_APPEND: "by deltalake; refused under column mapping and other features only Spark writes",
         Capability.TARGET_FILE_SIZE: "at compaction and clustering",
     },
     needs=_needs,
     address=_address,
     spark=_spark,
-    light=_light,
+    native=_native,
+    lookups=frozenset(Lookup),
+    marker="_delta_log",
     merge_on_read={"delta.enableDeletionVectors": "true"},
     fence="the transaction id that each commit carries",
 )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from itertools import islice
 from typing import Any
-from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JJavaError
@@ -17,7 +15,8 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.core.model import Commit, CommitTag, DataFile, Version
+from headwater.core.model import Commit, DataFile, Version
+from headwater.formats.delta.commits import commit_of, info_in, whole_path
 from headwater.formats.delta.stamps import Stamp, stamp, text
 from headwater.spark.session import texts
 
@@ -140,8 +139,8 @@ class TransactionLog:
         """The last step that this writer committed."""
         # Mostly it was one of the last commits. The whole list of writers is a Spark job after each foreign commit.
         for commit in islice(self.commits(), _NEAR):
-            if commit.mark is not None and commit.mark.writer == writer:
-                return commit.mark.step
+            if commit.commit_tag is not None and commit.commit_tag.writer == writer:
+                return commit.commit_tag.step
             if commit.version == 0:
                 return None  # these were all
         found = self.snapshot().transactions().get(writer)
@@ -154,24 +153,17 @@ class TransactionLog:
             info = self.commit_info(version)
             if info is None:
                 return
-            yield _commit(version, info)
+            yield commit_of(version, info)
             version -= 1
 
     def committed_at(self, version: Version) -> datetime | None:
         info = self.commit_info(version)
-        return None if info is None else _commit(version, info).committed_at
+        return None if info is None else commit_of(version, info).committed_at
 
     def commit_info(self, version: Version) -> dict[str, Any] | None:
         """What a commit says of itself; None where the log no longer has it."""
         said = text(self._path, version) or self._said(version)
-        if said is None:
-            return None
-        for line in said.split("\n"):
-            action = json.loads(line) if "commitInfo" in line else {}
-            if "commitInfo" in action:
-                info: dict[str, Any] = action["commitInfo"]
-                return info
-        return {}
+        return None if said is None else info_in(said)
 
     def _said(self, version: Version) -> str | None:
         file = self._names.unsafeDeltaFile(self._log.logPath(), version)
@@ -189,7 +181,7 @@ class TransactionLog:
         records = rows.select("path", "size", F.get_json_object("stats", "$.numRecords"), "partitionValues").collect()
         return [
             DataFile(
-                path=_whole(root, path),
+                path=whole_path(root, path),
                 bytes=size,
                 rows=None if count is None else int(count),
                 partition=values,
@@ -223,40 +215,3 @@ def _delete_empty(storage: Any, path: Any) -> None:
     """Delete a file, or a folder with nothing in it: one that another process has begun to fill stays."""
     with suppress(Py4JJavaError):
         storage.delete(path, False)
-
-
-def _whole(root: str, path: str) -> str:
-    path = unquote(path)
-    return path if "://" in path or path.startswith("/") else f"{root.rstrip('/')}/{path}"
-
-
-def _commit(version: Version, info: dict[str, Any]) -> Commit:
-    stamp = info.get("inCommitTimestamp") or info.get("timestamp") or 0
-    metrics = info.get("operationMetrics") or {}
-    added, removed = _rows(info.get("operation", ""), {k: int(v) for k, v in metrics.items() if str(v).isdigit()})
-    return Commit(
-        version=version,
-        committed_at=datetime.fromtimestamp(stamp / 1000, tz=timezone.utc),
-        operation=str(info.get("operation", "UNKNOWN")).lower(),
-        rows_added=added,
-        rows_removed=removed,
-        mark=CommitTag.from_json(info.get("userMetadata")),
-    )
-
-
-def _rows(operation: str, metrics: dict[str, int]) -> tuple[int | None, int | None]:
-    """Rows that came and went; an updated row does both."""
-    # deltalake, which makes the light commits, has other names for what it counts
-    if operation == "MERGE":
-        came, updated, went = (
-            metrics.get(f"numTargetRows{what}", metrics.get(f"num_target_rows_{what.lower()}", 0))
-            for what in ("Inserted", "Updated", "Deleted")
-        )
-        return came + updated, went + updated
-    if operation in ("WRITE", "CREATE TABLE AS SELECT"):
-        return metrics.get("numOutputRows", metrics.get("num_added_rows")), metrics.get("numRemovedRows", 0)
-    if operation == "DELETE":
-        return 0, metrics.get("numDeletedRows")
-    if operation == "UPDATE":
-        return metrics.get("numUpdatedRows"), metrics.get("numUpdatedRows")
-    return 0, 0

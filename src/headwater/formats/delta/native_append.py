@@ -22,11 +22,14 @@ from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolErr
 
 from headwater.core.errors import Code, TerminalError, TransientError, Unsupported
 from headwater.core.model import DELETED, CommitTag, Version
+from headwater.core.quotes import double_quoted
 from headwater.core.spec import Layout
 from headwater.core.spec.layout import ParquetOptions
 from headwater.core.storage import Files
 from headwater.formats.arrow import fitted
 from headwater.formats.base import Address, LakeContext
+from headwater.formats.delta import native_lookup
+from headwater.formats.delta.conditional_puts import require_conditional_puts
 from headwater.formats.delta.properties import LAYOUT, MAPPING
 
 _EXACT = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "timestampNtz"}
@@ -49,18 +52,18 @@ _STATISTICS_LENGTH = 32
 class DeltaWriter:
     """Appends to one table on a handle that is kept warm between commits."""
 
-    def __init__(self, address: Address, around: LakeContext, open: Callable[[], Handle]) -> None:
+    def __init__(self, address: Address, context: LakeContext, open: Callable[[], Handle]) -> None:
         self._address = address
-        self._around = around
+        self._context = context
         self._open = open
         self._kept: tuple[Handle, Version, bytes] | None = None
 
-    def append(self, rows: pa.Table, mark: CommitTag) -> Version:
+    def append(self, rows: pa.Table, commit_tag: CommitTag) -> Version:
         handle = self._latest()
         self._refuse_inexact(handle)
-        done = handle.transaction_version(mark.writer)
-        if done is not None and done >= mark.step:
-            return _made_by(handle, mark)
+        done = handle.transaction_version(commit_tag.writer)
+        if done is not None and done >= commit_tag.step:
+            return _made_by(handle, commit_tag)
         found = handle.metadata().configuration.get(LAYOUT)
         parquet = Layout.model_validate_json(found).parquet if found else ParquetOptions()
         if parquet.row_group_size is not None and rows.nbytes > parquet.row_group_size:
@@ -72,27 +75,27 @@ class DeltaWriter:
                 fitting,
                 mode="append",
                 writer_properties=_properties(fitting, parquet),
-                commit_properties=_commit(mark),
+                commit_properties=_commit(commit_tag),
             )
         version = handle.version()
         told = self._told_by(version)
         self._kept = (handle, version, told) if told else None
         return version
 
-    def upsert(self, rows: pa.Table, keys: Sequence[str], mark: CommitTag | None) -> Version:
+    def upsert(self, rows: pa.Table, keys: Sequence[str], commit_tag: CommitTag | None) -> Version:
         """New rows and new states of rows; those with `_deleted` are keys to delete."""
         handle = self._latest()
         self._refuse_inexact(handle)
-        if mark is not None:
-            done = handle.transaction_version(mark.writer)
-            if done is not None and done >= mark.step:
-                return _made_by(handle, mark)
+        if commit_tag is not None:
+            done = handle.transaction_version(commit_tag.writer)
+            if done is not None and done >= commit_tag.step:
+                return _made_by(handle, commit_tag)
         schema = pa.schema(handle.schema())
         flags = rows[DELETED] if DELETED in rows.column_names else pa.chunked_array([[False] * rows.num_rows])
         values = rows.drop_columns([DELETED]) if DELETED in rows.column_names else rows
         fitting = fitted(values, schema, self._address).append_column(DELETED, flags.cast(pa.bool_()))
-        same = " AND ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in keys)
-        columns = {_quoted(name): f"s.{_quoted(name)}" for name in schema.names}
+        same = " AND ".join(f"t.{double_quoted(key)} = s.{double_quoted(key)}" for key in keys)
+        columns = {double_quoted(name): f"s.{double_quoted(name)}" for name in schema.names}
         found = handle.metadata().configuration.get(LAYOUT)
         parquet = Layout.model_validate_json(found).parquet if found else ParquetOptions()
         with self._committing():
@@ -102,11 +105,11 @@ class DeltaWriter:
                 source_alias="s",
                 target_alias="t",
                 writer_properties=_properties_of(schema, parquet),
-                commit_properties=_commit(mark),
+                commit_properties=_commit(commit_tag),
             )
-            merge = merge.when_matched_delete(predicate=f"s.{_quoted(DELETED)}")
+            merge = merge.when_matched_delete(predicate=f"s.{double_quoted(DELETED)}")
             merge = merge.when_matched_update(columns)
-            merge.when_not_matched_insert(columns, predicate=f"NOT s.{_quoted(DELETED)}").execute()
+            merge.when_not_matched_insert(columns, predicate=f"NOT s.{double_quoted(DELETED)}").execute()
         version = handle.version()
         told = self._told_by(version)
         self._kept = (handle, version, told) if told else None
@@ -128,7 +131,7 @@ class DeltaWriter:
 
     def _told_by(self, version: Version) -> bytes:
         """A commit as the log has it, in short; nothing if it is not there."""
-        log = Files(f"{self._address.path}/_delta_log", self._around.storage)
+        log = Files(f"{self._address.path}/_delta_log", self._context.storage)
         found = log.find(f"{version:020d}.json")
         return b"" if found is None else hashlib.sha256(found).digest()
 
@@ -148,6 +151,10 @@ class DeltaWriter:
     @contextmanager
     def _committing(self) -> Iterator[None]:
         """Say what a failed commit means; whether it has landed is looked up at the next try."""
+        path = str(self._address.path)
+        require_conditional_puts(path, self._context.storage)
+        if native_lookup.is_panicked_of(path):
+            raise Unsupported(f"deltalake does not write into a folder of this name: {path}")
         try:
             yield
         except DeltaProtocolError as error:
@@ -160,26 +167,22 @@ class DeltaWriter:
             raise TransientError(Code.COMMIT_FAILED, f"a commit to {self._address} failed: {error}") from error
 
 
-def _commit(mark: CommitTag | None) -> CommitProperties:
+def _commit(commit_tag: CommitTag | None) -> CommitProperties:
     """On top of another writer's commit nothing is made unseen."""
-    if mark is None:
+    if commit_tag is None:
         return CommitProperties(max_commit_retries=0)
     return CommitProperties(
-        custom_metadata={"userMetadata": mark.to_json()},
+        custom_metadata={"userMetadata": commit_tag.to_json()},
         max_commit_retries=0,
-        app_transactions=[Transaction(mark.writer, mark.step)],
+        app_transactions=[Transaction(commit_tag.writer, commit_tag.step)],
     )
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _made_by(handle: Handle, mark: CommitTag) -> Version:
+def _made_by(handle: Handle, commit_tag: CommitTag) -> Version:
     """The version of a step that is known to have landed; the present one where the log has forgotten it."""
     for commit in handle.history():
         found = CommitTag.from_json(commit.get("userMetadata"))
-        if found is not None and found.same_step(mark):
+        if found is not None and found.same_step(commit_tag):
             return int(commit["version"])
     return handle.version()
 

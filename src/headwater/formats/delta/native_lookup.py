@@ -15,10 +15,11 @@ from deltalake import DeltaTable as Handle
 from deltalake import QueryBuilder
 
 from headwater.core.model import WEIGHT, Version
+from headwater.core.quotes import double_quoted
 from headwater.core.storage import Files
 from headwater.formats.arrow import as_spark
 from headwater.formats.delta.properties import WENT
-from headwater.formats.key_filter import PLAIN, Near, among, ranges
+from headwater.formats.key_filter import PLAIN, KeyFilter, among, ranges
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _LATEST = 20
@@ -26,19 +27,25 @@ _LATEST = 20
 _FEED = {"_change_type", "_commit_version", "_commit_timestamp"}
 
 
-def some(handle: Handle, near: Near, most: int) -> pa.Table | None:
+def is_panicked_of(path: str) -> bool:
+    """Whether a table's path has characters that deltalake reads files under, but panics of where it writes them or
+    reads the change feed."""
+    return re.search(r"[\[\]^|]", path) is not None
+
+
+def some(handle: Handle, key_filter: KeyFilter, most: int) -> pa.Table | None:
     """At least the rows that are asked for; None where more than so many bytes would have to be read."""
     types = {f.name: f.type for f in as_arrow(handle)}
-    if not {*near.values, *near.columns} <= types.keys() or not all(map(is_same_in_spark, types.values())):
+    if not {*key_filter.values, *key_filter.columns} <= types.keys() or not all(map(is_same_in_spark, types.values())):
         return None
-    conditions = [_condition(name, types[name], near) for name in near.values]
-    if None in conditions or _bytes(handle, near) > most:
+    conditions = [_condition(name, types[name], key_filter) for name in key_filter.values]
+    if None in conditions or _bytes(handle, key_filter) > most:
         return None
-    names = ", ".join(map(quoted, dict.fromkeys([*near.columns, *near.values])))
+    names = ", ".join(map(double_quoted, dict.fromkeys([*key_filter.columns, *key_filter.values])))
     where = " AND ".join(f"({one})" for one in conditions)
     found: Any = QueryBuilder().register("t", handle).execute(f"SELECT {names} FROM t WHERE {where}")
     rows = as_spark(pa.RecordBatchReader.from_stream(found)).read_all()
-    return among(rows, near).select(list(near.columns))
+    return among(rows, key_filter).select(list(key_filter.columns))
 
 
 def changes(handle: Handle, files: Files, start: Version, most: int) -> pa.Table | None:
@@ -103,28 +110,33 @@ def _changes_data(action: dict[str, Any]) -> bool:
     return bool(action.get("dataChange", True))
 
 
-def _bytes(handle: Handle, near: Near) -> int:
+def _bytes(handle: Handle, key_filter: KeyFilter) -> int:
     """The size of the files in which such rows can be, by what the log says of them."""
     found: Any = handle.get_add_actions(flatten=True)
     files = pa.RecordBatchReader.from_stream(found).read_all()
-    for name in near.values:
+    for name in key_filter.values:
         low = next((one for one in (f"partition.{name}", f"min.{name}") if one in files.schema.names), None)
         high = next((one for one in (f"partition.{name}", f"max.{name}") if one in files.schema.names), None)
-        if low is None or high is None or pa.types.is_timestamp(files.schema.field(low).type) or near.has_null(name):
+        if (
+            low is None
+            or high is None
+            or pa.types.is_timestamp(files.schema.field(low).type)
+            or key_filter.has_null(name)
+        ):
             continue
         within: Any = pc.is_null(files[low])
-        for first, last in ranges(near.given(name)):
+        for first, last in ranges(key_filter.given(name)):
             meets = pc.and_(pc.less_equal(files[low], last), pc.greater_equal(files[high], first))
             within = pc.or_kleene(within, meets)
         files = files.filter(within)
     return int(pc.sum(files["size_bytes"]).as_py() or 0)
 
 
-def _condition(name: str, kind: pa.DataType, near: Near) -> str | None:
+def _condition(name: str, kind: pa.DataType, key_filter: KeyFilter) -> str | None:
     """Whether a column lies in one of the ranges; None where a value can't be written down."""
-    value = quoted(name)
-    found = [f"{value} IS NULL"] if near.has_null(name) else []
-    for first, last in ranges(near.given(name)):
+    value = double_quoted(name)
+    found = [f"{value} IS NULL"] if key_filter.has_null(name) else []
+    for first, last in ranges(key_filter.given(name)):
         low, high = _literal(first, kind), _literal(last, kind)
         if low is None or high is None:
             return None
@@ -144,10 +156,6 @@ def _literal(value: Any, kind: pa.DataType) -> str | None:
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
     return f"'{value}'" if isinstance(value, str) and PLAIN.fullmatch(value) else None
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def torn_commit(log: Files) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from pyspark.errors import AnalysisException
@@ -13,21 +14,22 @@ from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, TerminalError
 from headwater.core.model import WEIGHT, At, Commit, CommitTag, DataFile, TableStats, Version
+from headwater.core.quotes import backticked
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
-from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, LakeContext, SparkTable
+from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, LakeContext
 from headwater.formats.delta import touched
 from headwater.formats.delta.bounds import COLUMNS as BOUNDED
 from headwater.formats.delta.bounds import bounds
 from headwater.formats.delta.first_write import FirstWrite
-from headwater.formats.delta.format import DELTA
 from headwater.formats.delta.log import TransactionLog
 from headwater.formats.delta.properties import FEED, LAYOUT, MAPPING, OLDEST, PHYSICAL, WENT
 from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.merge import merge_sql
 from headwater.formats.merge_hints import MergeHints
+from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
-from headwater.spark.frames import column, quoted, settings, signed, temp_view, to_ddl
+from headwater.spark.frames import column, settings, signed, temp_view, to_ddl
 
 _NEEDS_MAPPING = set(" ,;{}()\n\t=")
 
@@ -37,13 +39,9 @@ class DeltaTable(SparkTable):
 
     merges = True
 
-    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
-        super().__init__(spark, address, around)
+    def __init__(self, format: Format, spark: SparkSession, address: Address, context: LakeContext) -> None:
+        super().__init__(format, spark, address, context)
         self._log = TransactionLog(spark, self.path)
-
-    @property
-    def format(self) -> Format:
-        return DELTA
 
     @property
     def path(self) -> str:
@@ -53,7 +51,7 @@ class DeltaTable(SparkTable):
 
     @property
     def _name(self) -> str:
-        return f"delta.{quoted(self.path)}"
+        return f"delta.{backticked(self.path)}"
 
     # --- being there
 
@@ -64,30 +62,30 @@ class DeltaTable(SparkTable):
         self._log.clear_unborn()
         properties = _properties(schema, layout)
         columns = to_ddl(self.spark, schema)
-        partitioned = ", ".join(quoted(p) for p in layout.partition_by)
+        partitioned = ", ".join(backticked(p) for p in layout.partition_by)
         clause = f" PARTITIONED BY ({partitioned})" if partitioned else ""
         self.spark.sql(f"CREATE TABLE {self._name} ({columns}) USING delta{clause} {_tblproperties(properties)}")
 
-    def _create_with(self, df: DataFrame, layout: Layout, mark: CommitTag | None) -> Version:
+    def _create_with(self, df: DataFrame, layout: Layout, commit_tag: CommitTag | None) -> Version:
         """One commit: an empty version before it would cost as much as a step."""
         properties = _properties(df.schema, layout)
         self._log.clear_unborn()
-        begun = FirstWrite(self.address, self.around)
+        begun = FirstWrite(self.address, self.context)
         if begun.left_over:  # a first write was cut off, and Delta takes its files for somebody's table
             begun.create(df.schema, layout, properties)
-            return self._append(self._aligned(df), mark)
+            return self._append(self._aligned(df), commit_tag)
         if MAPPING in properties:  # Delta does not let a table with a change feed begin so
-            return super()._create_with(df, layout, mark)
+            return super()._create_with(df, layout, commit_tag)
         begun.note()
         writer = df.writeTo(self._name).using("delta")
         for name, value in properties.items():
             writer = writer.tableProperty(name, value)
         if layout.partition_by:
             writer = writer.partitionedBy(*map(column, layout.partition_by))
-        with settings(df.sparkSession, parquet_settings(layout) | _marked(mark)):
+        with settings(df.sparkSession, parquet_settings(layout) | _with_tag(commit_tag)):
             writer.create()
         begun.forget()
-        return self._made_by(mark)
+        return self._made_by(commit_tag)
 
     def drop(self) -> None:
         jvm = self.spark._jvm
@@ -107,41 +105,41 @@ class DeltaTable(SparkTable):
 
     # --- writing
 
-    def _append(self, df: DataFrame, mark: CommitTag | None) -> Version:
-        return self._write(df, "append", mark)
+    def _append(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
+        return self._write(df, "append", commit_tag)
 
-    def _replace(self, df: DataFrame, mark: CommitTag | None) -> Version:
-        return self._write(df, "overwrite", mark)
+    def _replace(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
+        return self._write(df, "overwrite", commit_tag)
 
-    def _write(self, df: DataFrame, mode: str, mark: CommitTag | None) -> Version:
+    def _write(self, df: DataFrame, mode: str, commit_tag: CommitTag | None) -> Version:
         writer = df.write.format("delta").mode(mode)
-        if mark is not None:
-            writer = writer.option("txnAppId", mark.writer).option("txnVersion", mark.step)
-            writer = writer.option("userMetadata", mark.to_json())
+        if commit_tag is not None:
+            writer = writer.option("txnAppId", commit_tag.writer).option("txnVersion", commit_tag.step)
+            writer = writer.option("userMetadata", commit_tag.to_json())
         with settings(df.sparkSession, self._file_settings()):
             writer.save(self.path)
-        return self._made_by(mark)
+        return self._made_by(commit_tag)
 
-    def _merge(self, df: DataFrame, keys: Sequence[str], mark: CommitTag | None, known: MergeHints) -> Version:
+    def _merge(self, df: DataFrame, keys: Sequence[str], commit_tag: CommitTag | None, known: MergeHints) -> Version:
         conf = self._file_settings()
         if known.persisted:
             # Else Delta copies the rows first: they might be others at the second reading.
             conf["spark.databricks.delta.merge.materializeSource"] = "none"
-        with settings(df.sparkSession, conf | _marked(mark)), temp_view(df) as source:
+        with settings(df.sparkSession, conf | _with_tag(commit_tag)), temp_view(df) as source:
             df.sparkSession.sql(merge_sql(self._name, source, self.schema().names, keys, known))
-        return self._made_by(mark)
+        return self._made_by(commit_tag)
 
-    def _landed(self, mark: CommitTag) -> Version | None:
-        step = self._log.step_of(mark.writer)
-        if step is None or step < mark.step:
+    def _landed(self, commit_tag: CommitTag) -> Version | None:
+        step = self._log.step_of(commit_tag.writer)
+        if step is None or step < commit_tag.step:
             return None
-        return self._made_by(mark)
+        return self._made_by(commit_tag)
 
-    def _made_by(self, mark: CommitTag | None) -> Version:
+    def _made_by(self, commit_tag: CommitTag | None) -> Version:
         """The version of a step that is known to have landed."""
-        if mark is not None:
+        if commit_tag is not None:
             for commit in self._log.commits():
-                if commit.mark is not None and commit.mark.same_step(mark):
+                if commit.commit_tag is not None and commit.commit_tag.same_step(commit_tag):
                     return commit.version
         return self._log.version()
 
@@ -177,6 +175,9 @@ class DeltaTable(SparkTable):
     def _oldest(self) -> Version:
         return max(int(self._log.properties().get(OLDEST, 0)), self._log.oldest())
 
+    def commits_between(self, start: Version | None, end: Version) -> int | None:
+        return end - (-1 if start is None else start)
+
     def versions_after(self, version: Version | None) -> list[Version]:
         return list(range(self._oldest() if version is None else version + 1, self._log.version() + 1))
 
@@ -184,7 +185,7 @@ class DeltaTable(SparkTable):
         return self._log.committed_at(version)
 
     def appending(self, start: Version, versions: Sequence[Version]) -> int:
-        return touched.appending(Files(self.path, self.around.storage), versions)
+        return touched.appending(Files(self.path, self.context.storage), versions)
 
     def _read(self, version: Version | None) -> DataFrame:
         version = self._log.version() if version is None else version
@@ -257,8 +258,8 @@ class DeltaTable(SparkTable):
     def _evolve(self, schema: StructType) -> None:
         found = list(schema_changes(self.schema(), schema))
         for change in found:
-            if isinstance(change, Retype) and not can_widen(DELTA, change.old, change.new):
-                raise cannot_retype(DELTA, self.address, change)
+            if isinstance(change, Retype) and not can_widen(self.format, change.old, change.new):
+                raise cannot_retype(self.format, self.address, change)
         if not found:
             return
         if _odd_names(schema):
@@ -276,7 +277,7 @@ class DeltaTable(SparkTable):
         self._optimize(target_file_size, "")
 
     def _cluster(self, columns: Sequence[str]) -> None:
-        by = ", ".join(quoted(name) for name in columns)
+        by = ", ".join(backticked(name) for name in columns)
         self._optimize(self.layout().target_file_size or DEFAULT_FILE_SIZE, f" ZORDER BY ({by})")
 
     def _optimize(self, target_file_size: int, clause: str) -> None:
@@ -300,12 +301,20 @@ class DeltaTable(SparkTable):
         return gone
 
     def _files(self, version: Version | None) -> list[DataFile]:
-        return self._log.files(self.path, version)
+        found = self._log.files(self.path, version)
+        names = {physical: name for name, physical in self._physical_names().items()}
+        return [
+            replace(file, partition={names.get(key, key): value for key, value in file.partition.items()})
+            for file in found
+        ]
 
     def _stats(self) -> TableStats:
+        return table_stats(self, named=self._physical_names())
+
+    def _physical_names(self) -> dict[str, str]:
+        """What each column is called in files."""
         fields = json.loads(self._log.described().schema().json())["fields"]
-        named = {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
-        return table_stats(self, named=named)
+        return {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
 
 
 def _properties(schema: StructType, layout: Layout) -> dict[str, str]:
@@ -315,14 +324,14 @@ def _properties(schema: StructType, layout: Layout) -> dict[str, str]:
     return properties
 
 
-def _marked(mark: CommitTag | None) -> dict[str, str]:
+def _with_tag(commit_tag: CommitTag | None) -> dict[str, str]:
     """The mark of a commit as settings of the session, where a statement takes no options."""
-    if mark is None:
+    if commit_tag is None:
         return {}
     return {
-        "spark.databricks.delta.write.txnAppId": mark.writer,
-        "spark.databricks.delta.write.txnVersion": str(mark.step),
-        "spark.databricks.delta.commitInfo.userMetadata": mark.to_json(),
+        "spark.databricks.delta.write.txnAppId": commit_tag.writer,
+        "spark.databricks.delta.write.txnVersion": str(commit_tag.step),
+        "spark.databricks.delta.commitInfo.userMetadata": commit_tag.to_json(),
     }
 
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.core.model import DataFile
-from headwater.core.storage import Files
+from headwater.core.storage import Files, as_pattern
 from headwater.formats.footers import row_counts
 from headwater.formats.hudi.columns import from_stored
 from headwater.formats.hudi.names import NO_VALUE
@@ -55,7 +55,7 @@ def read_base_files(
         reader = spark.read.schema(_written_schema(spark, key, group[0]))
         if by_path:
             reader = reader.option("basePath", records.path)
-        frames.append(from_stored(reader.parquet(*group), schema, *keep))
+        frames.append(from_stored(reader.parquet(*map(as_pattern, group)), schema, *keep))
     if not frames:
         own = [StructField(name, StringType()) for name in keep]
         return spark.createDataFrame([], StructType([*own, *schema.fields]))
@@ -67,7 +67,7 @@ def _written_schema(spark: SparkSession, key: str, path: str) -> StructType:
     if key not in _schemas:
         if len(_schemas) >= _MANY:
             _schemas.clear()
-        _schemas[key] = spark.read.parquet(path).schema
+        _schemas[key] = spark.read.parquet(as_pattern(path)).schema
     return _schemas[key]
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
+from headwater.formats.base import Address, Capability, Format, LakeContext
 from headwater.formats.native import NativeTable
 from headwater.spark.session import SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.formats.spark_table import SparkTable
+
 _MISSING = {
     Capability.PARTITION_TRANSFORMS: "a partition path holds column values; add a column such as event_date",
     Capability.EVOLVE_PARTITIONING: "the partition path is part of every record's place; rebuild the table",
     Capability.BLOOM_FILTER: "Headwater does not set them for Hudi",
     Capability.STATISTICS: "its writers always write Parquet statistics",
-    Capability.LIGHT_APPEND: "the `hudi` package only reads",
+    Capability.NATIVE_APPEND: "the `hudi` package only reads",
 }
 
 _NOTES = {
@@ -29,7 +31,7 @@ _NOTES = {
 }
 
 
-def _needs(around: LakeContext) -> SessionNeeds:
+def _needs(context: LakeContext) -> SessionNeeds:
     return SessionNeeds(
         connectors=("hudi",),
         conf={
@@ -39,20 +41,20 @@ def _needs(around: LakeContext) -> SessionNeeds:
     )
 
 
-def _address(around: LakeContext, kind: str, name: str) -> Address:
-    return Address(path=f"{around.warehouse.rstrip('/')}/{kind}/{name}")
+def _address(context: LakeContext, kind: str, name: str) -> Address:
+    return Address(path=f"{context.warehouse.rstrip('/')}/{kind}/{name}")
 
 
-def _spark(spark: SparkSession, address: Address, around: LakeContext) -> SparkTable:
+def _spark(spark: SparkSession, address: Address, context: LakeContext) -> SparkTable:
     from headwater.formats.hudi.spark import HudiSparkTable
 
-    return HudiSparkTable(spark, address, around)
+    return HudiSparkTable(HUDI, spark, address, context)
 
 
-def _light(address: Address, around: LakeContext) -> NativeTable:
-    from headwater.formats.hudi.native import HudiLightTable
+def _native(address: Address, context: LakeContext) -> NativeTable:
+    from headwater.formats.hudi.native import HudiNativeTable
 
-    return HudiLightTable(address, around)
+    return HudiNativeTable(address, context)
 
 
 HUDI = Format(
@@ -74,6 +76,7 @@ HUDI = Format(
     needs=_needs,
     address=_address,
     spark=_spark,
-    light=_light,
+    native=_native,
+    marker=".hoodie",
     merge_on_read={"hoodie.datasource.write.table.type": "MERGE_ON_READ"},
 )

@@ -27,16 +27,19 @@ _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
-class HudiLightTable(NativeTable):
+class HudiNativeTable(NativeTable):
     """Tables on a local file system, of the timeline's present form."""
 
-    def __init__(self, address: Address, around: LakeContext) -> None:
-        super().__init__(address, around)
+    def __init__(self, address: Address, context: LakeContext) -> None:
+        super().__init__(address, context)
         if address.path is None:
             raise Unsupported(f"a Hudi table has a path, not a name ({address})")
-        self._files = Files(address.path, around.storage)
+        self._files = Files(address.path, context.storage)
         if not self._files.is_local:
             raise Unsupported(f"{address} is read without a JVM from local file systems only")
+
+    def exists(self) -> bool:
+        return self._files.exists(".hoodie/hoodie.properties")
 
     def version(self) -> Version | None:
         versions = self._versions(self._properties())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headwater.core.model import CommitTag
 from headwater.core.spec import Layout
 from headwater.formats.hudi.names import stored_name
-from headwater.formats.hudi.timeline import MARK
+from headwater.formats.hudi.timeline import COMMIT_TAG
 
 TABLE_TYPE = "hoodie.datasource.write.table.type"
 OPERATION = "hoodie.datasource.write.operation"
@@ -80,9 +80,13 @@ def parquet_options(layout: Layout) -> dict[str, str]:
     return found
 
 
-def mark_options(mark: CommitTag | None) -> dict[str, str]:
+def commit_tag_options(commit_tag: CommitTag | None) -> dict[str, str]:
     """Hudi puts the options under this prefix into the commit's metadata."""
-    return {} if mark is None else {"hoodie.datasource.write.commitmeta.key.prefix": MARK, MARK: mark.to_json()}
+    return (
+        {}
+        if commit_tag is None
+        else {"hoodie.datasource.write.commitmeta.key.prefix": COMMIT_TAG, COMMIT_TAG: commit_tag.to_json()}
+    )
 
 
 def key_generator(partition_by: Sequence[str]) -> str:

@@ -15,14 +15,13 @@ from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.model import WEIGHT, At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files, to_spark_uri
-from headwater.formats.base import DEFAULT_FILE_SIZE, Format, SparkTable
+from headwater.formats.base import DEFAULT_FILE_SIZE
 from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.footers import column_bytes
 from headwater.formats.hudi import maintenance
 from headwater.formats.hudi.changes import ROW_ID, compared, partnerless, touched_files
 from headwater.formats.hudi.columns import from_stored, merged
 from headwater.formats.hudi.files import data_files, read_base_files
-from headwater.formats.hudi.format import HUDI
 from headwater.formats.hudi.instants import LAYOUT, OLDEST, SCHEMA, Instant
 from headwater.formats.hudi.keys import RECORD_KEY, check_keys, record_key, refused_keys
 from headwater.formats.hudi.names import stored_name
@@ -30,12 +29,13 @@ from headwater.formats.hudi.options import (
     OPERATION,
     TABLE_TYPE,
     clustering_options,
+    commit_tag_options,
     key_generator,
-    mark_options,
     write_options,
 )
 from headwater.formats.hudi.rows import prepared, prepared_schema
 from headwater.formats.hudi.timeline import CommitRecord, HudiTimeline, hadoop_conf, storage_conf
+from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
 from headwater.spark.frames import column, signed
 
@@ -44,10 +44,6 @@ OWN = "_hoodie_"
 
 class HudiSparkTable(SparkTable):
     """Versions are the times at which commits were begun; a commit under way is none yet."""
-
-    @property
-    def format(self) -> Format:
-        return HUDI
 
     @property
     def path(self) -> str:
@@ -65,7 +61,7 @@ class HudiSparkTable(SparkTable):
 
     @property
     def _own_files(self) -> Files:
-        return Files(self.path, self.around.storage)
+        return Files(self.path, self.context.storage)
 
     @property
     def _jvm(self) -> Any:
@@ -158,26 +154,26 @@ class HudiSparkTable(SparkTable):
 
     # --- writing
 
-    def _append(self, df: DataFrame, mark: CommitTag | None) -> Version:
-        return self._write(df, "upsert" if self.layout().keys else "bulk_insert", mark)
+    def _append(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
+        return self._write(df, "upsert" if self.layout().keys else "bulk_insert", commit_tag)
 
-    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: CommitTag | None) -> Version:
+    def _upsert(self, df: DataFrame, keys: Sequence[str], commit_tag: CommitTag | None) -> Version:
         own = self.layout().keys
         if set(keys) != set(own):
             raise Unsupported(
                 f"{self.address} can't be upserted by ({', '.join(keys)})",
                 hint=f"a Hudi table has the keys it was made with: {', '.join(own) or 'none'}",
             )
-        return self._write(df, "upsert", mark)
+        return self._write(df, "upsert", commit_tag)
 
-    def _replace(self, df: DataFrame, mark: CommitTag | None) -> Version:
-        return self._write(df, "insert_overwrite_table", mark)
+    def _replace(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
+        return self._write(df, "insert_overwrite_table", commit_tag)
 
-    def _write(self, df: DataFrame, operation: str, mark: CommitTag | None) -> Version:
+    def _write(self, df: DataFrame, operation: str, commit_tag: CommitTag | None) -> Version:
         records = self._own_records()
         layout, schema = self._layout(records), self._schema(records)
         rows = prepared(df, schema, layout)
-        options = {**self._options(layout, schema), **mark_options(mark), OPERATION: operation}
+        options = {**self._options(layout, schema), **commit_tag_options(commit_tag), OPERATION: operation}
         with refused_keys(self.address, layout.keys):
             rows.write.format("hudi").options(**options).mode("append").save(self._uri)
         return self._records().versions()[-1].version
@@ -186,16 +182,16 @@ class HudiSparkTable(SparkTable):
         key = record_key(schema, layout.keys)
         return write_options(self._name, layout, key, self.spark.sparkContext.defaultParallelism)
 
-    def _landed(self, mark: CommitTag) -> Version | None:
+    def _landed(self, commit_tag: CommitTag) -> Version | None:
         records = self._records()
         later: Version | None = None
         for instant in reversed(records.completed()):
-            found = records.commit(instant).mark
-            if found is None or found.writer != mark.writer:
+            found = records.commit(instant).commit_tag
+            if found is None or found.writer != commit_tag.writer:
                 continue
-            if found.step == mark.step:
+            if found.step == commit_tag.step:
                 return instant.version
-            if found.step < mark.step:
+            if found.step < commit_tag.step:
                 break
             later = instant.version
         # steps are numbered in order: a later one that landed says that this one did, though it is forgotten
@@ -297,8 +293,8 @@ class HudiSparkTable(SparkTable):
         records = self._own_records()
         now = self._schema(records)
         for change in schema_changes(now, schema):
-            if isinstance(change, Retype) and not can_widen(HUDI, change.old, change.new):
-                raise cannot_retype(HUDI, self.address, change)
+            if isinstance(change, Retype) and not can_widen(self.format, change.old, change.new):
+                raise cannot_retype(self.format, self.address, change)
         wanted = merged(now, schema)
         if wanted != now:
             records.set({SCHEMA: wanted.json()})
@@ -328,7 +324,7 @@ class HudiSparkTable(SparkTable):
         versions = records.versions()
         if not versions:
             return []
-        kept = {versions[-1].version, *keep, *_newest_marked(records, versions)}
+        kept = {versions[-1].version, *keep, *_newest_tagged(records, versions)}
         kept |= {i.version for i in versions if records.committed_at(i) >= older_than}
         oldest = min(kept)
         gone = [i.version for i in versions if i.version < oldest]
@@ -357,13 +353,13 @@ class HudiSparkTable(SparkTable):
         return table_stats(self, {name: sizes.get(stored_name(name), 0) for name in self._schema(records).names})
 
 
-def _newest_marked(records: HudiTimeline, versions: Sequence[Instant]) -> list[Version]:
+def _newest_tagged(records: HudiTimeline, versions: Sequence[Instant]) -> list[Version]:
     """The newest commit of every flow that writes here: what says how far it has come."""
     newest: dict[str, Version] = {}
     for instant in versions:
-        mark = records.commit(instant).mark
-        if mark is not None:
-            newest[mark.flow] = instant.version
+        commit_tag = records.commit(instant).commit_tag
+        if commit_tag is not None:
+            newest[commit_tag.flow] = instant.version
     return list(newest.values())
 
 
@@ -377,5 +373,5 @@ def _told(records: HudiTimeline, instant: Instant, commit: CommitRecord) -> Comm
         operation=commit.operation.lower(),
         rows_added=added,
         rows_removed=None if commit.replaced and not moved else removed,
-        mark=commit.mark,
+        commit_tag=commit.commit_tag,
     )

@@ -16,7 +16,7 @@ from headwater.core.errors import Code, TerminalError
 from headwater.core.model import CommitTag
 from headwater.formats.hudi.instants import OLDEST, SCHEMA, Instant, readable
 
-MARK = "headwater.mark"
+COMMIT_TAG = "headwater.mark"
 
 _INSTANT = re.compile(r"\[(?:==>)?(\d+)__(?:(\d+)__)?(\w+?)__(COMPLETED|REQUESTED|INFLIGHT)\]")
 _NEUTRAL = {"CLUSTER", "COMPACT", "LOG_COMPACT"}
@@ -40,7 +40,7 @@ class CommitRecord:
     """What a commit says of itself."""
 
     operation: str
-    mark: CommitTag | None
+    commit_tag: CommitTag | None
     schema: str
     written: tuple[Written, ...]
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class HudiTimeline:
         extra = said.get("extraMetadata") or {}
         return CommitRecord(
             operation=said.get("operationType") or instant.action.upper(),
-            mark=CommitTag.from_json(extra.get(MARK)),
+            commit_tag=CommitTag.from_json(extra.get(COMMIT_TAG)),
             schema=extra.get("schema") or "",
             written=tuple(_written(said.get("partitionToWriteStats") or {})),
             replaced=said.get("partitionToReplaceFileIds") or {},

@@ -89,9 +89,12 @@ def _value(found: bytes | None, field: NestedField) -> Any:
     if isinstance(kind, DoubleType) and len(found) == 4:
         return None
     value: Any = from_bytes(kind, found)
-    if isinstance(kind, DateType):
-        return date(1970, 1, 1) + timedelta(days=value)
-    if isinstance(kind, (TimestampType, TimestamptzType)):
-        moment = _EPOCH + timedelta(microseconds=value)
-        return moment.replace(tzinfo=timezone.utc) if isinstance(kind, TimestamptzType) else moment
+    try:
+        if isinstance(kind, DateType):
+            return date(1970, 1, 1) + timedelta(days=value)
+        if isinstance(kind, (TimestampType, TimestamptzType)):
+            moment = _EPOCH + timedelta(microseconds=value)
+            return moment.replace(tzinfo=timezone.utc) if isinstance(kind, TimestamptzType) else moment
+    except OverflowError:  # Python has no value for it
+        return None
     return value

@@ -18,7 +18,7 @@ from headwater.catalogs.base import spark_conf
 from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError, did_you_mean
 from headwater.formats.base import LakeContext
 from headwater.formats.iceberg.metadata import Metadata, unreadable
-from headwater.formats.iceberg.names import TableName, catalog_of, catalogs, place
+from headwater.formats.iceberg.names import TableName, catalog_of, catalogs, lake_location
 from headwater.formats.iceberg.recovery import forget_landed, note_landed
 from headwater.spark.errors import reason, unread_file
 from headwater.spark.session import activate
@@ -40,14 +40,14 @@ class JavaTable:
     """A handle on one table by name; nothing is loaded before it is asked for."""
 
     def __init__(
-        self, spark: SparkSession, name: TableName, around: LakeContext, look: Callable[[], None] = lambda: None
+        self, spark: SparkSession, name: TableName, context: LakeContext, look: Callable[[], None] = lambda: None
     ) -> None:
         """`look` is called before the table is loaded, and raises where that would be in vain."""
         self._look = look
         self.spark = spark
         self.name = name
         self.jvm: Any = spark._jvm
-        self._around = around
+        self._context = context
         self.open_in(spark)
 
     def open_in(self, spark: SparkSession) -> None:
@@ -55,14 +55,14 @@ class JavaTable:
         setting = f"spark.sql.catalog.{self.name.catalog}"
         if spark.conf.get(setting, None) is not None:
             return
-        spec = catalog_of(self.name, self._around)
+        spec = catalog_of(self.name, self._context)
         if spec is None:
             raise UsageError(
                 Code.UNKNOWN_REFERENCE,
                 f"the session has no catalog '{self.name.catalog}'",
-                hint=did_you_mean(self.name.catalog, catalogs(self._around)),
+                hint=did_you_mean(self.name.catalog, catalogs(self._context)),
             )
-        for key, value in spark_conf(self.name.catalog, spec, place(self._around)).items():
+        for key, value in spark_conf(self.name.catalog, spec, lake_location(self._context)).items():
             spark.conf.set(key, value)
 
     # --- the table
@@ -89,7 +89,7 @@ class JavaTable:
     def landed(self) -> Metadata:
         """The metadata after a commit, which is noted in the lake: a lost catalog is rebuilt from there."""
         table = self.load()
-        note_landed(self._around, self.name, str(table.operations().current().metadataFileLocation()))
+        note_landed(self._context, self.name, str(table.operations().current().metadataFileLocation()))
         return self._metadata(table)
 
     def _metadata(self, table: Any) -> Metadata:
@@ -105,7 +105,7 @@ class JavaTable:
 
     def drop(self) -> None:
         self._catalog().dropTable(self._identifier(), True)
-        forget_landed(self._around, self.name)
+        forget_landed(self._context, self.name)
 
     def forget(self) -> None:
         """Take the table out of its catalog, without a look at it: its files stay where they are."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,17 +9,14 @@ from typing import Any
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from headwater.core.errors import Code, UsageError, did_you_mean
-from headwater.core.spec import Layout, ParquetOptions
+from headwater.core.spec import Layout
 from headwater.formats.evolution import TRANSFORM
 from headwater.formats.iceberg.metadata import Metadata
-
-LAYOUT = "headwater.layout"
-"""The table property that holds the layout as it was asked for."""
+from headwater.formats.iceberg.stored_layout import CODECS, LAYOUT, shown_field
 
 BLOOM_BYTES = 256 * 1024
 """The largest bloom filter of one column in one row group: Iceberg always allocates the largest."""
 
-_CODECS = {"none": "uncompressed", "lz4": "lz4_raw"}
 _MODES = ("write.delete.mode", "write.update.mode", "write.merge.mode")
 _DEFAULTS = {
     "format-version": "2",
@@ -47,7 +43,6 @@ _TRANSFORMS = {
     "truncate": "truncate",
     "identity": "identity",
 }
-_WIDTH = re.compile(r"(bucket|truncate)\[(\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -68,7 +63,7 @@ def properties(schema: StructType, layout: Layout) -> dict[str, str]:
     parquet = layout.parquet
     found = {**_DEFAULTS, LAYOUT: layout.model_dump_json(exclude_defaults=True)}
     if parquet.compression is not None:
-        found["write.parquet.compression-codec"] = _CODECS.get(parquet.compression, parquet.compression)
+        found["write.parquet.compression-codec"] = CODECS.get(parquet.compression, parquet.compression)
     if parquet.row_group_size is not None:
         found["write.parquet.row-group-size-bytes"] = str(parquet.row_group_size)
     if parquet.dictionary is not None:
@@ -86,32 +81,6 @@ def properties(schema: StructType, layout: Layout) -> dict[str, str]:
     if layout.target_file_size is not None:
         found["write.target-file-size-bytes"] = str(layout.target_file_size)
     return {**found, **layout.options}
-
-
-def layout_of(metadata: Metadata) -> Layout:
-    """The layout a table was made with; a foreign table's as its own metadata tells it."""
-    told = metadata.properties.get(LAYOUT)
-    if told is not None:
-        return Layout.model_validate_json(told)
-    found = metadata.properties
-    names = {f["id"]: f["name"] for f in metadata.fields(None)}
-    codec = found.get("write.parquet.compression-codec")
-    codec = {theirs: ours for ours, theirs in _CODECS.items()}.get(codec or "", codec)
-    size = found.get("write.target-file-size-bytes")
-    return Layout(
-        keys=metadata.identifier_columns(),
-        partition_by=tuple(_shown(field, names) for field in metadata.spec() if field["transform"] != "void"),
-        target_file_size=int(size) if size else None,
-        parquet=ParquetOptions.model_validate({"compression": codec}),
-    )
-
-
-def _shown(field: dict[str, Any], names: dict[int, str]) -> str:
-    column, transform = names.get(field["source-id"], field["name"]), str(field["transform"])
-    sized = _WIDTH.fullmatch(transform)
-    if sized:
-        return f"{sized[1]}({sized[2]}, {column})"
-    return column if transform == "identity" else f"{transform}({column})"
 
 
 def _leaves(schema: StructType) -> Iterator[str]:
@@ -180,7 +149,7 @@ def java_spec(jvm: Any, java_schema: Any, wanted: Sequence[PartitionField]) -> A
 def respec(jvm: Any, update: Any, metadata: Metadata, wanted: Sequence[PartitionField]) -> None:
     """Turn the present spec into another: what both have stays as it is."""
     names = {f["id"]: f["name"] for f in metadata.fields(None)}
-    present = {_partition(_shown(f, names)): f["name"] for f in metadata.spec() if f["transform"] != "void"}
+    present = {_partition(shown_field(f, names)): f["name"] for f in metadata.spec() if f["transform"] != "void"}
     kept = set(wanted)
     for partition, field in present.items():
         if partition not in kept:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from headwater.core.model import DataFile, Version
 from headwater.formats.iceberg.java import JavaTable
-from headwater.formats.iceberg.metadata import KEPT, Metadata
+from headwater.formats.iceberg.metadata import KEPT, Metadata, field_ids
 from headwater.spark.frames import column
 
 if TYPE_CHECKING:
@@ -92,14 +92,4 @@ def column_bytes(table: IcebergTable, metadata: Metadata, version: Version) -> d
         .collect()
     )
     by_id = {row["id"]: int(row["bytes"]) for row in sizes}
-    return {f["name"]: sum(by_id.get(i, 0) for i in _ids(f)) for f in metadata.fields(None)}
-
-
-def _ids(node: Any) -> list[int]:
-    """All field ids in a field of a schema."""
-    if isinstance(node, list):
-        return [i for item in node for i in _ids(item)]
-    if not isinstance(node, dict):
-        return []
-    own = [node[key] for key in ("id", "element-id", "key-id", "value-id") if key in node]
-    return own + [i for value in node.values() for i in _ids(value)]
+    return {f["name"]: sum(by_id.get(i, 0) for i in field_ids(f)) for f in metadata.fields(None)}

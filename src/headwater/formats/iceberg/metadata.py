@@ -12,7 +12,7 @@ from typing import Any
 from headwater.core.errors import Code, IntegrityError
 from headwater.core.model import At, Commit, CommitTag, Version
 
-MARK = "headwater.mark"
+COMMIT_TAG = "headwater.mark"
 """The snapshot property that holds the step which made the snapshot."""
 
 KEPT = "headwater.kept"
@@ -36,7 +36,7 @@ def unreadable(table: str, file: str | None, why: str) -> IntegrityError:
         Code.TABLE_CORRUPT,
         f"Iceberg table {table}: {named} can't be read: {why}",
         hint="put the file back from a copy of the lake; without one, drop the topic, table or view"
-        " (headwater topic drop NAME --yes, and so on): the next run makes it again",
+        " (`headwater topic drop NAME --yes`, and so on): the next run makes it again",
     )
 
 
@@ -53,8 +53,8 @@ class IcebergSnapshot:
     schema_id: int | None
 
     @property
-    def mark(self) -> CommitTag | None:
-        return CommitTag.from_json(self.summary.get(MARK))
+    def commit_tag(self) -> CommitTag | None:
+        return CommitTag.from_json(self.summary.get(COMMIT_TAG))
 
     @property
     def has_deletes(self) -> bool:
@@ -69,7 +69,7 @@ class IcebergSnapshot:
             operation=self.operation,
             rows_added=added,
             rows_removed=removed,
-            mark=self.mark,
+            commit_tag=self.commit_tag,
         )
 
     def _rows(self) -> tuple[int | None, int | None]:
@@ -165,10 +165,10 @@ class Metadata:
                 return found if found in self.snapshots else None
         return None
 
-    def landed(self, mark: CommitTag) -> Version | None:
+    def landed(self, commit_tag: CommitTag) -> Version | None:
         for snapshot in self.lineage():
-            found = snapshot.mark
-            if found is not None and found.same_step(mark):
+            found = snapshot.commit_tag
+            if found is not None and found.same_step(commit_tag):
                 return snapshot.id
         return None
 
@@ -200,9 +200,9 @@ class Metadata:
             spared.add(self.current.id)
         marked: set[str] = set()
         for snapshot in self.lineage():
-            mark = snapshot.mark
-            if mark is not None and mark.flow not in marked:
-                marked.add(mark.flow)
+            commit_tag = snapshot.commit_tag
+            if commit_tag is not None and commit_tag.flow not in marked:
+                marked.add(commit_tag.flow)
                 spared.add(snapshot.id)
         return {
             snapshot.id
@@ -225,3 +225,13 @@ def _snapshot(raw: dict[str, Any]) -> IcebergSnapshot:
         summary=summary,
         schema_id=None if schema is None else int(schema),
     )
+
+
+def field_ids(node: Any) -> list[int]:
+    """All field ids in a field of a schema."""
+    if isinstance(node, list):
+        return [i for item in node for i in field_ids(item)]
+    if not isinstance(node, dict):
+        return []
+    own = [node[key] for key in ("id", "element-id", "key-id", "value-id") if key in node]
+    return own + [i for value in node.values() for i in field_ids(value)]

@@ -11,6 +11,7 @@ from headwater.catalogs.base import DEFAULT, CatalogSpec, LakeLocation
 from headwater.catalogs.hadoop import HadoopCatalog
 from headwater.catalogs.jdbc import JdbcCatalog
 from headwater.core.errors import Code, UsageError
+from headwater.core.quotes import backticked
 from headwater.formats.base import Address, LakeContext
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
@@ -33,7 +34,7 @@ class TableName:
 
     def sql(self, *more: str) -> str:
         """The quoted name, or that of one of its metadata tables: `sql("files")`."""
-        return ".".join("`" + part.replace("`", "``") + "`" for part in (*self.parts, *more))
+        return ".".join(backticked(part) for part in (*self.parts, *more))
 
 
 def table_name(address: Address) -> TableName:
@@ -61,17 +62,17 @@ def split(name: str) -> tuple[str, ...]:
     return tuple((quoted or plain).replace("``", "`") for quoted, plain in _PART.findall(name))
 
 
-def catalogs(around: LakeContext) -> Mapping[str, CatalogSpec]:
+def catalogs(context: LakeContext) -> Mapping[str, CatalogSpec]:
     """The project's catalogs; the embedded one is there by itself."""
-    return {DEFAULT: JdbcCatalog(), **around.catalogs}
+    return {DEFAULT: JdbcCatalog(), **context.catalogs}
 
 
-def catalog_of(name: TableName, around: LakeContext) -> CatalogSpec | None:
+def catalog_of(name: TableName, context: LakeContext) -> CatalogSpec | None:
     """The config of the catalog that a table is in; None if only the session knows it."""
     if name.folder is not None:
         return HadoopCatalog(warehouse=name.folder)
-    return catalogs(around).get(name.catalog)
+    return catalogs(context).get(name.catalog)
 
 
-def place(around: LakeContext) -> LakeLocation:
-    return LakeLocation(around.warehouse, around.home)
+def lake_location(context: LakeContext) -> LakeLocation:
+    return LakeLocation(context.warehouse, context.home)

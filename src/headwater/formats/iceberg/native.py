@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -14,15 +15,20 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.table import DataScan, StaticTable, Table
 
 from headwater.core.errors import Code, TerminalError, Unsupported
-from headwater.core.model import At, Version
+from headwater.core.model import At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.secret import Secret
+from headwater.core.spec import Layout
 from headwater.formats.arrow import as_spark
 from headwater.formats.base import Address, LakeContext
+from headwater.formats.columns import TableColumn
 from headwater.formats.file_scan import ParquetScan
+from headwater.formats.iceberg import lookups
 from headwater.formats.iceberg.file_scan import scan
 from headwater.formats.iceberg.metadata import Metadata, unreadable
-from headwater.formats.iceberg.names import catalog_of, place, table_name
+from headwater.formats.iceberg.names import catalog_of, lake_location, table_name
+from headwater.formats.iceberg.stored_layout import layout_of
 from headwater.formats.native import NativeTable
+from headwater.formats.native_stats import native_stats
 
 _TORN = (ValidationError, ValueError, EOFError)
 """What pyiceberg raises over a metadata file that was cut, or is something else."""
@@ -37,11 +43,11 @@ _STORAGE = {
 }
 
 
-class IcebergLight(NativeTable):
+class IcebergNativeTable(NativeTable):
     """Opens the table anew for each question, so that every answer is the latest."""
 
-    def __init__(self, address: Address, around: LakeContext) -> None:
-        super().__init__(address, around)
+    def __init__(self, address: Address, context: LakeContext) -> None:
+        super().__init__(address, context)
         self._name = table_name(address)
         self._catalog: Catalog | None = None
         self._database: int | None = None
@@ -80,6 +86,40 @@ class IcebergLight(NativeTable):
             self._scanned = (key, scan(table, version))
         return self._scanned[1]
 
+    # --- lookups
+
+    def exists(self) -> bool:
+        try:
+            self._open()
+        except TerminalError as error:
+            if error.code is Code.NO_SUCH_RELATION:
+                return False
+            raise
+        return True
+
+    def history(self, limit: int | None = None) -> list[Commit]:
+        return [snapshot.commit() for snapshot in _metadata(self._open()).lineage()][:limit]
+
+    def committed_at(self, version: Version) -> datetime | None:
+        return None  # a snapshot's id is a random number: no other table has one of the same
+
+    def landed(self, commit_tag: CommitTag) -> Version | None:
+        return _metadata(self._open()).landed(commit_tag)
+
+    def columns(self) -> tuple[TableColumn, ...]:
+        return lookups.columns_of(_metadata(self._open()))
+
+    def layout(self) -> Layout:
+        return layout_of(_metadata(self._open()))
+
+    def files(self) -> list[DataFile]:
+        table = self._open()
+        return lookups.live_files(table, _metadata(table))
+
+    def stats(self) -> TableStats:
+        table = self._open()
+        return native_stats(self, self.columns(), self.files(), lookups.column_bytes(table, _metadata(table)))
+
     def _find(self, metadata: Metadata, at: At) -> Version:
         found = metadata.find(at)
         if found is None:
@@ -104,12 +144,12 @@ class IcebergLight(NativeTable):
     # --- opening
 
     def _open(self) -> Table:
-        spec = catalog_of(self._name, self.around)
+        spec = catalog_of(self._name, self.context)
         if spec is None:
             raise Unsupported(f"the project has no catalog '{self._name.catalog}' ({self.address})")
-        where = place(self.around)
-        found = spec.light_properties(where)
-        storage = file_properties(self.around.storage)
+        where = lake_location(self.context)
+        found = spec.native_properties(where)
+        storage = file_properties(self.context.storage)
         if found is None and spec.type == "hadoop":
             return self._open_folder(spec.properties(where)["warehouse"], {**storage, **spec.options})
         if found is None:
@@ -121,9 +161,7 @@ class IcebergLight(NativeTable):
                 self._catalog = load_catalog(self._name.catalog, **{**storage, **found, **spec.options})
             return self._catalog.load_table((*self._name.namespace, self._name.table))
         except NotInstalledError as error:
-            raise Unsupported(
-                f"pyiceberg lacks a part: {error}", hint=f"pip install 'pyiceberg[{spec.type}]'"
-            ) from error
+            raise Unsupported(f"pyiceberg lacks a part: {error}") from error  # and says what installs it
         except NoSuchTableError as error:
             raise self._missing() from error
         except _TORN as error:

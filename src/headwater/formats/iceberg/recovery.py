@@ -26,17 +26,17 @@ LastStep = Callable[[str], Step | None]
 """A flow's newest step in the ledger."""
 
 
-def note_landed(around: LakeContext, name: TableName, location: str) -> None:
+def note_landed(context: LakeContext, name: TableName, location: str) -> None:
     """A commit has landed: its metadata file is the table's. For the embedded catalog, which a machine can lose."""
-    if name.folder is None and name.catalog in embedded(around.catalogs):
-        told = json.dumps({"metadata": inside(location, around.warehouse) or location})
-        Files(around.warehouse, around.storage).write_atomic(_note(name.parts), told)
+    if name.folder is None and name.catalog in embedded(context.catalogs):
+        told = json.dumps({"metadata": inside(location, context.warehouse) or location})
+        Files(context.warehouse, context.storage).write_atomic(_note(name.parts), told)
 
 
-def forget_landed(around: LakeContext, name: TableName) -> None:
+def forget_landed(context: LakeContext, name: TableName) -> None:
     """The table is dropped."""
-    if name.folder is None and name.catalog in embedded(around.catalogs):
-        Files(around.warehouse, around.storage).delete(_note(name.parts))
+    if name.folder is None and name.catalog in embedded(context.catalogs):
+        Files(context.warehouse, context.storage).delete(_note(name.parts))
 
 
 def present_metadata(files: Files, parts: tuple[str, ...], folder: str, last: LastStep) -> str | None:
@@ -79,9 +79,9 @@ def _by_steps(files: Files, paths: list[str], last: LastStep) -> str | None:
 def _step(metadata: Metadata, last: LastStep) -> Step | None:
     """The newest step in a file, if the ledger has it and nothing that changed rows came after it."""
     for snapshot in metadata.lineage():
-        mark = snapshot.mark
-        if mark is not None:
-            newest, step = last(mark.flow), (mark.epoch, mark.step)
+        commit_tag = snapshot.commit_tag
+        if commit_tag is not None:
+            newest, step = last(commit_tag.flow), (commit_tag.epoch, commit_tag.step)
             return step if newest is not None and step <= newest else None
         if snapshot.operation != "replace":
             return None

@@ -15,19 +15,20 @@ from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, IntegrityError, UsageError
 from headwater.core.model import DELETED, At, Commit, CommitTag, DataFile, TableStats, Version
+from headwater.core.quotes import backticked
 from headwater.core.spec import Layout
-from headwater.formats.base import Address, Format, LakeContext, SparkTable
+from headwater.formats.base import Address, Format, LakeContext
 from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.feed import drop_feeds, open_feed
 from headwater.formats.iceberg import changes, maintenance
-from headwater.formats.iceberg.format import ICEBERG
 from headwater.formats.iceberg.java import JavaTable, committing
-from headwater.formats.iceberg.layout import LAYOUT, java_spec, layout_of, partitions, properties, respec
-from headwater.formats.iceberg.metadata import MARK, Metadata
+from headwater.formats.iceberg.layout import java_spec, partitions, properties, respec
+from headwater.formats.iceberg.metadata import COMMIT_TAG, Metadata
 from headwater.formats.iceberg.names import table_name
-from headwater.formats.iceberg.native import IcebergLight
+from headwater.formats.iceberg.native import IcebergNativeTable
+from headwater.formats.iceberg.stored_layout import LAYOUT, layout_of
+from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
-from headwater.spark.frames import quoted
 
 LOOK_EVERY = 300.0
 """Seconds between two looks whether a table's metadata file is whole; the first is when it is first opened here."""
@@ -37,25 +38,21 @@ _looked_at: dict[tuple[str, str | None], float] = {}
 class IcebergTable(SparkTable):
     """Data goes through Spark; what the metadata tells and holds goes through Iceberg's Java API."""
 
-    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
-        super().__init__(spark, address, around)
+    def __init__(self, format: Format, spark: SparkSession, address: Address, context: LakeContext) -> None:
+        super().__init__(format, spark, address, context)
         self.name = table_name(address)
-        self._java = JavaTable(spark, self.name, around, self._require_whole)
-
-    @property
-    def format(self) -> Format:
-        return ICEBERG
+        self._java = JavaTable(spark, self.name, context, self._require_whole)
 
     def exists(self) -> bool:
         return self._java.exists()
 
     def _require_whole(self) -> None:
         """Look at the metadata file now and then, without Java: that tries a cut one again for a minute and a half."""
-        place, now = (self.around.home, self.address.table), time.monotonic()
+        place, now = (self.context.home, self.address.table), time.monotonic()
         if now - _looked_at.get(place, float("-inf")) < LOOK_EVERY:
             return
         try:
-            IcebergLight(self.address, self.around).version()
+            IcebergNativeTable(self.address, self.context).version()
         except IntegrityError:
             raise
         except Exception:  # what pyiceberg can't open is for Java to say
@@ -92,17 +89,17 @@ class IcebergTable(SparkTable):
 
     # --- writing
 
-    def _append(self, df: DataFrame, mark: CommitTag | None) -> Version:
+    def _append(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
         self._java.open_in(df.sparkSession)
-        writer = df.writeTo(self.name.sql()).options(**_write_options(mark))
-        return self._committed(mark, writer.append)
+        writer = df.writeTo(self.name.sql()).options(**_write_options(commit_tag))
+        return self._committed(commit_tag, writer.append)
 
-    def _replace(self, df: DataFrame, mark: CommitTag | None) -> Version:
+    def _replace(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
         self._java.open_in(df.sparkSession)
-        writer = df.writeTo(self.name.sql()).options(**_write_options(mark))
-        return self._committed(mark, lambda: writer.overwrite(F.lit(True)))
+        writer = df.writeTo(self.name.sql()).options(**_write_options(commit_tag))
+        return self._committed(commit_tag, lambda: writer.overwrite(F.lit(True)))
 
-    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: CommitTag | None) -> Version:
+    def _upsert(self, df: DataFrame, keys: Sequence[str], commit_tag: CommitTag | None) -> Version:
         self._java.open_in(df.sparkSession)
         source = f"upsert_{uuid.uuid4().hex}"
         statement = _merge(self.name.sql(), source, [name for name in df.columns if name != DELETED], keys)
@@ -112,26 +109,28 @@ class IcebergTable(SparkTable):
             return df.sparkSession.sql(statement)
 
         try:
-            if mark is None:
-                return self._committed(mark, merge)
-            return self._committed(mark, lambda: self._java.with_properties({MARK: mark.to_json()}, merge))
+            if commit_tag is None:
+                return self._committed(commit_tag, merge)
+            return self._committed(
+                commit_tag, lambda: self._java.with_properties({COMMIT_TAG: commit_tag.to_json()}, merge)
+            )
         finally:
             df.sparkSession.catalog.dropTempView(source)
 
-    def _committed(self, mark: CommitTag | None, write: Callable[[], object]) -> Version:
+    def _committed(self, commit_tag: CommitTag | None, write: Callable[[], object]) -> Version:
         with committing(self.name):
             write()
         metadata = self._java.landed()
-        if mark is not None:
-            version = metadata.landed(mark)
+        if commit_tag is not None:
+            version = metadata.landed(commit_tag)
         else:
             version = metadata.current.id if metadata.current else None
         if version is None:
             raise IntegrityError(Code.TABLE_CORRUPT, f"a commit to {self.address} does not show in its snapshots")
         return version
 
-    def _landed(self, mark: CommitTag) -> Version | None:
-        return self._java.metadata().landed(mark)
+    def _landed(self, commit_tag: CommitTag) -> Version | None:
+        return self._java.metadata().landed(commit_tag)
 
     # --- reading
 
@@ -263,19 +262,19 @@ class IcebergTable(SparkTable):
         return table_stats(self, maintenance.column_bytes(self, metadata, current.id) if current else {})
 
 
-def _write_options(mark: CommitTag | None) -> dict[str, str]:
-    return {} if mark is None else {f"snapshot-property.{MARK}": mark.to_json()}
+def _write_options(commit_tag: CommitTag | None) -> dict[str, str]:
+    return {} if commit_tag is None else {f"snapshot-property.{COMMIT_TAG}": commit_tag.to_json()}
 
 
 def _merge(target: str, source: str, columns: Sequence[str], keys: Sequence[str]) -> str:
     """Keys are compared so that NULL equals NULL; a delete of a key that is not there does nothing."""
-    on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in keys)
-    names = ", ".join(quoted(name) for name in columns)
-    values = ", ".join(f"s.{quoted(name)}" for name in columns)
-    updates = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in columns)
-    gone = f"s.{quoted(DELETED)}"
+    on = " AND ".join(f"t.{backticked(key)} <=> s.{backticked(key)}" for key in keys)
+    names = ", ".join(backticked(name) for name in columns)
+    values = ", ".join(f"s.{backticked(name)}" for name in columns)
+    updates = ", ".join(f"t.{backticked(name)} = s.{backticked(name)}" for name in columns)
+    gone = f"s.{backticked(DELETED)}"
     return (
-        f"MERGE INTO {target} t USING {quoted(source)} s ON {on} "
+        f"MERGE INTO {target} t USING {backticked(source)} s ON {on} "
         f"WHEN MATCHED AND {gone} THEN DELETE "
         f"WHEN MATCHED THEN UPDATE SET {updates} "
         f"WHEN NOT MATCHED AND NOT {gone} THEN INSERT ({names}) VALUES ({values})"

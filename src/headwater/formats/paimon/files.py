@@ -20,14 +20,14 @@ FULL = 0.8
 """A file of this share of the target size is left alone."""
 
 
-def upsert(store: PaimonStore, df: DataFrame, keys: Sequence[str], mark: CommitTag | None) -> Version:
+def upsert(store: PaimonStore, df: DataFrame, keys: Sequence[str], commit_tag: CommitTag | None) -> Version:
     """Rewrite the files that hold one of the keys, in one commit with the new rows."""
     latest = store.latest()
     df = df.persist()
     try:
         new = df.where(~column(DELETED)).drop(DELETED)
         if latest is None:
-            return store.commit(store.write(new), mark)
+            return store.commit(store.write(new), commit_tag)
         rows = store.frame(store.java().copy({"scan.snapshot-id": str(latest.id)}))
         given = df.select(*(column(key).alias(f"key_{i}") for i, key in enumerate(keys)))
         same = reduce(lambda a, b: a & b, (column(k).eqNullSafe(F.col(f"key_{i}")) for i, k in enumerate(keys)))
@@ -36,7 +36,7 @@ def upsert(store: PaimonStore, df: DataFrame, keys: Sequence[str], mark: CommitT
         old = [file for file in store.files(latest.id) if file.path in touched]
         if old:
             new = rows_of(store, old, store.java()).join(given, same, "left_anti").unionByName(new)
-        return store.commit([*store.write(new), *store.removed(old)], mark)
+        return store.commit([*store.write(new), *store.removed(old)], commit_tag)
     finally:
         df.unpersist()
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.core.storage import to_spark_uri
-from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
+from headwater.formats.base import Address, Capability, Format, LakeContext
 from headwater.formats.native import NativeTable
+from headwater.formats.paimon.names import CATALOG
 from headwater.spark.session import Extension, SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CATALOG = "paimon"
+    from headwater.formats.spark_table import SparkTable
 
 _MISSING = {
     Capability.PARTITION_TRANSFORMS: "it partitions by columns only; add the expression as a column",
@@ -20,11 +21,11 @@ _MISSING = {
     Capability.BLOOM_FILTER: "its Parquet writer makes none; Paimon's own index does the same: "
     "`options: {file-index.bloom-filter.columns: …}`",
     Capability.STATISTICS: "its Parquet writer always writes statistics",
-    Capability.LIGHT_APPEND: "what pypaimon writes, Paimon 0.9 can't read",
+    Capability.NATIVE_APPEND: "what pypaimon writes, Paimon 0.9 can't read",
 }
 
 
-def _needs(around: LakeContext) -> SessionNeeds:
+def _needs(context: LakeContext) -> SessionNeeds:
     prefix = f"spark.sql.catalog.{CATALOG}"
     return SessionNeeds(
         connectors=("paimon",),
@@ -32,27 +33,27 @@ def _needs(around: LakeContext) -> SessionNeeds:
         extensions=(Extension("org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions", rank=50),),
         conf={
             prefix: "org.apache.paimon.spark.SparkCatalog",
-            f"{prefix}.warehouse": f"{to_spark_uri(around.warehouse.rstrip('/'))}/paimon",
+            f"{prefix}.warehouse": f"{to_spark_uri(context.warehouse.rstrip('/'))}/paimon",
             # a cached table keeps its old schema after another session has changed it
             f"{prefix}.cache-enabled": "false",
         },
     )
 
 
-def _address(around: LakeContext, kinds: str, name: str) -> Address:
+def _address(context: LakeContext, kinds: str, name: str) -> Address:
     return Address(table=f"{CATALOG}.{kinds}.{name}")
 
 
-def _spark(spark: SparkSession, address: Address, around: LakeContext) -> SparkTable:
+def _spark(spark: SparkSession, address: Address, context: LakeContext) -> SparkTable:
     from headwater.formats.paimon.spark import PaimonTable
 
-    return PaimonTable(spark, address, around)
+    return PaimonTable(PAIMON, spark, address, context)
 
 
-def _light(address: Address, around: LakeContext) -> NativeTable:
-    from headwater.formats.paimon.native import PaimonLight
+def _native(address: Address, context: LakeContext) -> NativeTable:
+    from headwater.formats.paimon.native import PaimonNativeTable
 
-    return PaimonLight(address, around)
+    return PaimonNativeTable(address, context)
 
 
 PAIMON = Format(
@@ -81,7 +82,7 @@ PAIMON = Format(
         Capability.ADD_COLUMNS: "a column inside a struct rewrites a table with keys: Paimon 0.9 can't merge "
         "files that lack it",
         Capability.WIDEN_COLUMNS: "not of keys, partition columns or columns inside a struct",
-        Capability.LIGHT_READ: "by pypaimon, on local file systems",
+        Capability.NATIVE_READ: "by pypaimon, on local file systems",
         Capability.CLUSTER: "tables without keys; the others are always sorted by key",
         Capability.EXPIRE: "from the oldest version on: the first one that must stay keeps all after it",
         Capability.STREAM_READ: "from `changes`: Paimon's own source reads everything again after a restart",
@@ -89,7 +90,8 @@ PAIMON = Format(
     needs=_needs,
     address=_address,
     spark=_spark,
-    light=_light,
+    native=_native,
+    catalog=CATALOG,
     # Without a changelog producer a write leaves its rows to be merged by readers.
     merge_on_read={"changelog-producer": "none"},
 )

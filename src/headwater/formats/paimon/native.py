@@ -17,7 +17,7 @@ from headwater.core.storage import Files
 from headwater.formats.arrow import as_spark
 from headwater.formats.base import Address, LakeContext
 from headwater.formats.native import NativeTable
-from headwater.formats.paimon.format import CATALOG
+from headwater.formats.paimon.names import location
 from headwater.formats.paimon.snapshots import PaimonSnapshot, version_at
 
 TRIED = "2.1."
@@ -27,13 +27,16 @@ _STATS_COLUMNS = "_VALUE_STATS_COLS"
 _PLAIN = re.compile(r"^\w+$")
 
 
-class PaimonLight(NativeTable):
+class PaimonNativeTable(NativeTable):
     """Snapshots are read here, so that versions are counted as on Spark's side; rows by pypaimon."""
 
-    def __init__(self, address: Address, around: LakeContext) -> None:
-        super().__init__(address, around)
-        self._location = _location(address, around)
-        self._files = Files(self._location, around.storage)
+    def __init__(self, address: Address, context: LakeContext) -> None:
+        super().__init__(address, context)
+        self._location = location(address, context)
+        self._files = Files(self._location, context.storage)
+
+    def exists(self) -> bool:
+        return self._files.exists("schema")
 
     def version(self) -> Version | None:
         latest = next(self._newest_first(), None)
@@ -98,16 +101,6 @@ def _reads_older_manifests() -> None:
         return original(self, {_STATS_COLUMNS: None, **file}, schema)
 
     ManifestFileManager._get_value_stats_fields = with_default
-
-
-def _location(address: Address, around: LakeContext) -> str:
-    if address.path is not None:
-        return address.path
-    catalog, _, rest = str(address.table).partition(".")
-    database, _, table = rest.partition(".")
-    if catalog != CATALOG or not table:
-        raise Unsupported(f"only tables of the catalog '{CATALOG}' are read without a JVM, not {address}")
-    return f"{around.warehouse.rstrip('/')}/{CATALOG}/{database}.db/{table}"
 
 
 def _path(version: Version) -> str:

@@ -45,7 +45,7 @@ class PaimonSnapshot:
         return datetime.fromtimestamp(self.millis / 1000, timezone.utc)
 
     @property
-    def mark(self) -> CommitTag | None:
+    def commit_tag(self) -> CommitTag | None:
         """The step that made it: its mark is the name of the commit's user."""
         return CommitTag.from_json(self.user)
 
@@ -82,14 +82,14 @@ def version_at(newest_first: Iterable[PaimonSnapshot], at: datetime) -> Version 
     return next((write.last.id for write in writes(newest_first) if write.first.at <= at), None)
 
 
-def landed(newest_first: Iterable[PaimonSnapshot], mark: CommitTag) -> Version | None:
+def landed(newest_first: Iterable[PaimonSnapshot], commit_tag: CommitTag) -> Version | None:
     """The version that the step made. A writer's steps come in order: an older one of it ends the search."""
     for snapshot in newest_first:
-        found = snapshot.mark
-        if found is None or found.writer != mark.writer:
+        found = snapshot.commit_tag
+        if found is None or found.writer != commit_tag.writer:
             continue
-        if found.step <= mark.step:
-            return snapshot.id if found.step == mark.step else None
+        if found.step <= commit_tag.step:
+            return snapshot.id if found.step == commit_tag.step else None
     return None
 
 
@@ -104,6 +104,6 @@ def oldest_to_keep(found: Collection[Write], older_than: datetime, keep: Collect
     kept |= {write.first.id for write in ordered if any(s.id in keep for s in write.snapshots)}
     marked: dict[str, Version] = {}
     for write in ordered:
-        if write.last.mark is not None:
-            marked.setdefault(write.last.mark.writer, write.first.id)
+        if write.last.commit_tag is not None:
+            marked.setdefault(write.last.commit_tag.writer, write.first.id)
     return min(kept | set(marked.values()))

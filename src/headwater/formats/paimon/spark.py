@@ -15,10 +15,9 @@ from pyspark.sql.types import StructType
 from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
 from headwater.core.model import DELETED, WEIGHT, At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.spec import Layout
-from headwater.formats.base import Address, Format, LakeContext, SparkTable
+from headwater.formats.base import Address, Format, LakeContext
 from headwater.formats.evolution import AddColumn, Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.paimon import files, options
-from headwater.formats.paimon.format import PAIMON
 from headwater.formats.paimon.nested import differ_inside
 from headwater.formats.paimon.rows import evolved, has_struct, latest_rows, rows_at, rows_of, structs_in_parquet
 from headwater.formats.paimon.snapshots import (
@@ -32,6 +31,7 @@ from headwater.formats.paimon.snapshots import (
     writes,
 )
 from headwater.formats.paimon.store import DELETE, INSERT, ROW_KIND, PaimonFile, PaimonStore
+from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
 from headwater.spark.frames import column, diff, signed
 
@@ -43,13 +43,9 @@ LONGEST_LOG = 100
 class PaimonTable(SparkTable):
     """By name in a catalog or by path. A version is the last snapshot of a write."""
 
-    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
-        super().__init__(spark, address, around)
+    def __init__(self, format: Format, spark: SparkSession, address: Address, context: LakeContext) -> None:
+        super().__init__(format, spark, address, context)
         self._store = PaimonStore(spark, address)
-
-    @property
-    def format(self) -> Format:
-        return PAIMON
 
     # --- being there
 
@@ -79,35 +75,35 @@ class PaimonTable(SparkTable):
 
     # --- writing
 
-    def _append(self, df: DataFrame, mark: CommitTag | None) -> Version:
+    def _append(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
         self._settle_schema()
         keys = self.layout().keys
         if keys:  # Paimon writes a table with keys by key, whatever it is called
-            return self._write_by_key(df.withColumn(DELETED, F.lit(False)), keys, mark)
-        return self._store.commit(self._store.write(df), mark)
+            return self._write_by_key(df.withColumn(DELETED, F.lit(False)), keys, commit_tag)
+        return self._store.commit(self._store.write(df), commit_tag)
 
-    def _upsert(self, df: DataFrame, keys: Sequence[str], mark: CommitTag | None) -> Version:
+    def _upsert(self, df: DataFrame, keys: Sequence[str], commit_tag: CommitTag | None) -> Version:
         self._settle_schema()
         own = self.layout().keys
         if not own:
-            return files.upsert(self._store, df, keys, mark)
+            return files.upsert(self._store, df, keys, commit_tag)
         if set(own) != set(keys):
             raise UsageError(
                 Code.USAGE,
                 f"{self.address} has the keys {', '.join(own)} and can't be upserted by {', '.join(keys)}",
                 hint="leave `keys` out",
             )
-        return self._write_by_key(df, own, mark)
+        return self._write_by_key(df, own, commit_tag)
 
-    def _write_by_key(self, df: DataFrame, keys: Sequence[str], mark: CommitTag | None) -> Version:
+    def _write_by_key(self, df: DataFrame, keys: Sequence[str], commit_tag: CommitTag | None) -> Version:
         names = [column(name) for name in self.schema().names]
         if set(self.layout().partition_by) <= set(keys):
             kind = F.when(column(DELETED), F.lit(DELETE)).otherwise(F.lit(INSERT))
-            return self._store.commit(self._store.write(df.select(*names, _row_kind(kind))), mark)
+            return self._store.commit(self._store.write(df.select(*names, _row_kind(kind))), commit_tag)
         # Paimon finds a key inside its partition only: what a row was before is deleted where it lies
         df = df.persist()
         try:
-            return self._store.commit(self._store.write(self._with_moves(df, keys)), mark)
+            return self._store.commit(self._store.write(self._with_moves(df, keys)), commit_tag)
         finally:
             df.unpersist()
 
@@ -127,11 +123,11 @@ class PaimonTable(SparkTable):
         came = df.where(~column(DELETED))
         return came.select(*names, _row_kind(F.lit(INSERT))).unionByName(went.select(*names, _row_kind(F.lit(DELETE))))
 
-    def _replace(self, df: DataFrame, mark: CommitTag | None) -> Version:
-        return self._store.commit(self._store.write(df, overwrite=True), mark, overwrite=True)
+    def _replace(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
+        return self._store.commit(self._store.write(df, overwrite=True), commit_tag, overwrite=True)
 
-    def _landed(self, mark: CommitTag) -> Version | None:
-        return landed(self._store.newest_first(), mark)
+    def _landed(self, commit_tag: CommitTag) -> Version | None:
+        return landed(self._store.newest_first(), commit_tag)
 
     # --- reading
 
@@ -250,7 +246,7 @@ class PaimonTable(SparkTable):
 
     def _told(self, write: Write, keyed: bool) -> Commit:
         operation, added, removed = files.account(self._store, write, keyed)
-        return Commit(write.last.id, write.last.at, operation, added, removed, write.last.mark)
+        return Commit(write.last.id, write.last.at, operation, added, removed, write.last.commit_tag)
 
     def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
         # Paimon's own source starts anew at each restart unless its snapshot is pinned
@@ -266,9 +262,9 @@ class PaimonTable(SparkTable):
         fixed = {*layout.keys, *layout.partition_by}
         for change in found:
             if isinstance(change, Retype) and (
-                len(change.path) > 1 or change.path[0] in fixed or not can_widen(PAIMON, change.old, change.new)
+                len(change.path) > 1 or change.path[0] in fixed or not can_widen(self.format, change.old, change.new)
             ):
-                raise cannot_retype(PAIMON, self.address, change)
+                raise cannot_retype(self.format, self.address, change)
         direct = [
             self._store.change_type(change.path[0], change.new)
             if isinstance(change, Retype)

@@ -245,9 +245,9 @@ class PaimonStore:
             for partition, group in old.items()
         ]
 
-    def commit(self, messages: Sequence[Any], mark: CommitTag | None, *, overwrite: bool = False) -> Version:
+    def commit(self, messages: Sequence[Any], commit_tag: CommitTag | None, *, overwrite: bool = False) -> Version:
         """One commit whose user is the mark; returns the last snapshot that it made."""
-        user = str(uuid.uuid4()) if mark is None else mark.to_json()
+        user = str(uuid.uuid4()) if commit_tag is None else commit_tag.to_json()
         # a table's whole content goes, not only the partitions that get new rows
         table = self.java().copy({"dynamic-partition-overwrite": "false"})
         commit = table.newCommit(user).ignoreEmptyCommit(False)

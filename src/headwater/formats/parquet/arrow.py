@@ -12,6 +12,7 @@ from headwater.formats.arrow import PLAIN_TYPES
 from headwater.formats.parquet.log import Schema
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_FAR_YEAR = re.compile(r"[+-]|0000|\d{5}")
 _SIZED_TEXT = re.compile(r"(var)?char\(\d+\)")
 
 
@@ -41,6 +42,8 @@ def from_text(text: str | None, t: pa.DataType) -> pa.Scalar:
     """A partition's value from its folder's name."""
     if text is None:
         return pa.scalar(None, t)
+    if _FAR_YEAR.match(text) and (pa.types.is_timestamp(t) or pa.types.is_date(t)):
+        raise Unsupported(f"the partition {text} is of a year beyond 1 to 9999")
     if pa.types.is_timestamp(t) and t.tz:
         return pa.scalar(text).cast(pa.timestamp("us")).cast(t)  # folders are named in UTC
     return pa.scalar(text).cast(t)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -11,27 +9,16 @@ from headwater.core.errors import Code, TerminalError
 from headwater.core.model import At, Commit, DataFile, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import FileEntry, Files
-from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
-from headwater.formats.parquet.format import PARQUET
-
-FOLDER = replace(
-    PARQUET,
-    title="A folder of Parquet files",
-    capabilities=frozenset({Capability.FILES}),
-    notes=dict.fromkeys(Capability, "Headwater did not make it, so there is no log of its versions"),
-)
+from headwater.formats.base import Address, Format, LakeContext
+from headwater.formats.spark_table import SparkTable
 
 
 class ParquetFolder(SparkTable):
     """By path, without a log: no versions, no changes, and no writing."""
 
-    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
-        super().__init__(spark, address, around)
-        self._folder = Files(address.path or "", around.storage)
-
-    @property
-    def format(self) -> Format:
-        return FOLDER
+    def __init__(self, format: Format, spark: SparkSession, address: Address, context: LakeContext) -> None:
+        super().__init__(format, spark, address, context)
+        self._folder = Files(address.path or "", context.storage)
 
     def exists(self) -> bool:
         return True

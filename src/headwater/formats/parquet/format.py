@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headwater.core.storage import Files
-from headwater.formats.base import Address, Capability, Format, LakeContext, SparkTable
+from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
 from headwater.formats.native import NativeTable
 from headwater.spark.session import SessionNeeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.formats.spark_table import SparkTable
 
-def _needs(around: LakeContext) -> SessionNeeds:
+
+def _needs(context: LakeContext) -> SessionNeeds:
     return SessionNeeds()
 
 
-def _address(around: LakeContext, namespace: str, name: str) -> Address:
-    return Address(path=f"{around.warehouse.rstrip('/')}/{namespace}/{name}")
+def _address(context: LakeContext, namespace: str, name: str) -> Address:
+    return Address(path=f"{context.warehouse.rstrip('/')}/{namespace}/{name}")
 
 
-def _spark(spark: SparkSession, address: Address, around: LakeContext) -> SparkTable:
+def _spark(spark: SparkSession, address: Address, context: LakeContext) -> SparkTable:
     from headwater.formats.parquet.folder import ParquetFolder, data_files
     from headwater.formats.parquet.spark import ParquetTable
 
-    table = ParquetTable(spark, address, around)
-    if not table.exists() and address.path is not None and data_files(Files(address.path, around.storage)):
-        return ParquetFolder(spark, address, around)
+    table = ParquetTable(PARQUET, spark, address, context)
+    if not table.exists() and address.path is not None and data_files(Files(address.path, context.storage)):
+        return ParquetFolder(FOLDER, spark, address, context)
     return table
 
 
-def _light(address: Address, around: LakeContext) -> NativeTable:
+def _native(address: Address, context: LakeContext) -> NativeTable:
     from headwater.formats.parquet.native import NativeParquetTable
 
-    return NativeParquetTable(address, around)
+    return NativeParquetTable(address, context)
 
 
 _APPEND_ONLY = "its files are only ever added to; Delta, Iceberg, Hudi and Paimon have it"
@@ -55,7 +58,7 @@ PARQUET = Format(
             Capability.APPEND,
             Capability.TIME_TRAVEL,
             Capability.CHANGES,
-            Capability.MARKS,
+            Capability.COMMIT_TAGS,
             Capability.POSITIONS,
             Capability.ADD_COLUMNS,
             Capability.WIDEN_COLUMNS,
@@ -71,8 +74,8 @@ PARQUET = Format(
             Capability.DICTIONARY,
             Capability.BLOOM_FILTER,
             Capability.TARGET_FILE_SIZE,
-            Capability.LIGHT_READ,
-            Capability.LIGHT_APPEND,
+            Capability.NATIVE_READ,
+            Capability.NATIVE_APPEND,
         }
     ),
     codecs=frozenset({"none", "snappy", "gzip", "lz4", "zstd"}),
@@ -88,12 +91,22 @@ PARQUET = Format(
         Capability.CLUSTER: "it has no z-order of its own",
         Capability.STATISTICS: "the Parquet writer of Spark 3.5 always writes statistics",
         Capability.STREAM_READ: "through a feed: a copy of each version's rows beside the lake's state",
-        Capability.LIGHT_APPEND: "by pyarrow; refused with bloom filters or `options` for Spark's writer, and where a "
+        Capability.NATIVE_APPEND: "by pyarrow; refused with bloom filters or `options` for Spark's writer, and where a "
         "partition column is a decimal or a time",
         Capability.STREAM_CHANGES: "through a feed: a copy of each version's rows beside the lake's state",
     },
     needs=_needs,
     address=_address,
     spark=_spark,
-    light=_light,
+    native=_native,
+    lookups=frozenset(Lookup),
+    marker="_headwater",
 )
+
+FOLDER = replace(
+    PARQUET,
+    title="A folder of Parquet files",
+    capabilities=frozenset({Capability.FILES}),
+    notes=dict.fromkeys(Capability, "Headwater did not make it, so there is no log of its versions"),
+)
+"""Somebody else's folder: `parquet/folder.py` reads it."""

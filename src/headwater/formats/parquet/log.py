@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 from headwater.core.errors import Code, IntegrityError, TerminalError, TransientError
-from headwater.core.model import At, CommitTag, Version
+from headwater.core.model import At, Commit, CommitTag, Version
 from headwater.core.storage import Files
 
 CREATE = "create"
@@ -54,15 +54,27 @@ class LogEntry:
     committed_at: datetime
     operation: str
     attempt: str
-    mark: CommitTag | None = None
+    commit_tag: CommitTag | None = None
     added: tuple[TableLogFile, ...] = ()
     removed: tuple[str, ...] = ()
     schema: Schema | None = None
     layout: Mapping[str, Any] | None = None
 
+    def commit(self) -> Commit:
+        appended = self.operation == APPEND
+        return Commit(
+            version=self.version,
+            committed_at=self.committed_at,
+            operation=self.operation,
+            rows_added=sum(file.rows for file in self.added) if appended else 0,
+            rows_removed=0,
+            commit_tag=self.commit_tag,
+        )
+
     def to_json(self) -> str:
-        mark = None if self.mark is None else json.loads(self.mark.to_json())
-        values = asdict(self) | {"committed_at": self.committed_at.isoformat(), "mark": mark}
+        values = asdict(self) | {"committed_at": self.committed_at.isoformat()}
+        del values["commit_tag"]
+        values["mark"] = None if self.commit_tag is None else json.loads(self.commit_tag.to_json())
         return json.dumps({key: value for key, value in values.items() if value not in (None, ())})
 
     @staticmethod
@@ -73,7 +85,7 @@ class LogEntry:
             committed_at=datetime.fromisoformat(values["committed_at"]),
             operation=values["operation"],
             attempt=values["attempt"],
-            mark=CommitTag.from_json(json.dumps(values.get("mark"))),
+            commit_tag=CommitTag.from_json(json.dumps(values.get("mark"))),
             added=tuple(TableLogFile(**file) for file in values.get("added", ())),
             removed=tuple(values.get("removed", ())),
             schema=values.get("schema"),
@@ -91,7 +103,7 @@ class TableState:
     generations: tuple[Schema, ...]
     """The schemas between which a type was widened; the last one is the table's schema."""
     files: Mapping[str, TableLogFile]
-    marks: Mapping[str, tuple[int, Version]]
+    commit_tags: Mapping[str, tuple[int, Version]]
     """Writer → its newest step and the version that it made."""
 
     @property
@@ -105,9 +117,9 @@ class TableState:
     def after(self, entry: LogEntry) -> TableState:
         files = {path: file for path, file in self.files.items() if path not in set(entry.removed)}
         files.update({file.path: file for file in entry.added})
-        marks = dict(self.marks)
-        if entry.mark is not None:
-            marks[entry.mark.writer] = (entry.mark.step, entry.version)
+        commit_tags = dict(self.commit_tags)
+        if entry.commit_tag is not None:
+            commit_tags[entry.commit_tag.writer] = (entry.commit_tag.step, entry.version)
         generations = self.generations
         if entry.schema is not None:
             # A widened type begins a generation; added columns are simply absent from the older files.
@@ -118,7 +130,7 @@ class TableState:
             version=entry.version,
             committed_at=entry.committed_at,
             files=files,
-            marks=marks,
+            commit_tags=commit_tags,
             generations=generations,
         )
 
@@ -130,7 +142,7 @@ class TableState:
                 "layout": self.layout,
                 "generations": self.generations,
                 "files": [asdict(file) for file in self.files.values()],
-                "marks": self.marks,
+                "marks": self.commit_tags,
             }
         )
 
@@ -144,7 +156,7 @@ class TableState:
             layout=values["layout"],
             generations=tuple(values["generations"]),
             files={file.path: file for file in files},
-            marks={writer: (step, version) for writer, (step, version) in values["marks"].items()},
+            commit_tags={writer: (step, version) for writer, (step, version) in values["marks"].items()},
         )
 
 
@@ -212,17 +224,17 @@ class Log:
             raise self._no_such(at)
         return versions[low - 1]
 
-    def landed(self, mark: CommitTag) -> Version | None:
+    def landed(self, commit_tag: CommitTag) -> Version | None:
         """The version that a step made; where that has been expired, the oldest one still there."""
-        newest = self.latest().marks.get(mark.writer)
-        if newest is None or mark.step > newest[0]:
+        newest = self.latest().commit_tags.get(commit_tag.writer)
+        if newest is None or commit_tag.step > newest[0]:
             return None
-        if mark.step == newest[0]:
+        if commit_tag.step == newest[0]:
             return newest[1]
         versions = self.versions()
         for version in reversed(versions):
             entry = self.entry(version)
-            if entry is not None and entry.mark is not None and entry.mark.same_step(mark):
+            if entry is not None and entry.commit_tag is not None and entry.commit_tag.same_step(commit_tag):
                 return version
         return versions[0] if versions[0] > 0 else None
 

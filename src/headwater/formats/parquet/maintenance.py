@@ -56,13 +56,13 @@ def expire(files: Files, log: Log, older_than: datetime, keep: Collection[Versio
     latest = log.latest()
     entries = {version: entry for version in log.versions() if (entry := log.entry(version)) is not None}
     needed_from = min(keep, default=latest.version)
-    newest_marked = {version for _, version in latest.marks.values()}
+    newest_tagged = {version for _, version in latest.commit_tags.values()}
     gone = [
         version
         for version, entry in entries.items()
         if entry.committed_at < older_than
         and version < min(needed_from, latest.version)
-        and version not in newest_marked
+        and version not in newest_tagged
     ]
     kept = [version for version in entries if version not in set(gone)]
     needed = _needed(log, entries, kept)

@@ -12,7 +12,7 @@ from headwater.core.errors import Unsupported
 from headwater.core.model import CommitTag, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
-from headwater.formats.arrow import fitted
+from headwater.formats.arrow import fitted, within_python
 from headwater.formats.base import DEFAULT_FILE_SIZE, Address
 from headwater.formats.parquet.arrow import arrow_schema
 from headwater.formats.parquet.log import APPEND, Log, LogEntry, commit_time
@@ -22,9 +22,9 @@ _CODEC = "snappy"
 """What Spark takes where the layout names none."""
 
 
-def append(files: Files, log: Log, address: Address, rows: pa.Table, mark: CommitTag) -> Version:
+def append(files: Files, log: Log, address: Address, rows: pa.Table, commit_tag: CommitTag) -> Version:
     """One commit with the step's mark; a repeated step is the version that it made."""
-    landed = log.landed(mark)
+    landed = log.landed(commit_tag)
     if landed is not None:
         return landed
     clear(files, log)
@@ -32,12 +32,12 @@ def append(files: Files, log: Log, address: Address, rows: pa.Table, mark: Commi
     layout = Layout.model_validate(state.layout)
     fitting = fitted(rows, arrow_schema(state.schema), address)
     _refuse_inexact(fitting, layout, address)
-    attempt = Attempt(files, step_label(mark))
+    attempt = Attempt(files, step_label(commit_tag))
     for partition, part in _parts(fitting, layout.partition_by):
         attempt.put(_encoded(part, layout), part.num_rows, partition, state.generation)
     version = state.version + 1
     added = attempt.publish(version)
-    log.commit(LogEntry(version, commit_time(state), APPEND, attempt.token, mark, added=added), state)
+    log.commit(LogEntry(version, commit_time(state), APPEND, attempt.token, commit_tag, added=added), state)
     attempt.over()
     return version
 
@@ -54,6 +54,8 @@ def _refuse_inexact(rows: pa.Table, layout: Layout, address: Address) -> None:
         reason = f"{rows.nbytes} bytes may be more than one row group or file of it"
     elif any(not _names_folders(rows.schema.field(name).type) for name in layout.partition_by):
         reason = "its partition columns are not all texts, whole numbers, booleans or dates"
+    elif any(within_python(rows[name]).null_count > rows[name].null_count for name in layout.partition_by):
+        reason = "a partition is of a year beyond 1 to 9999"
     if reason is not None:
         raise Unsupported(f"rows are appended to {address} by Spark only: {reason}")
 

@@ -14,17 +14,17 @@ from headwater.core.errors import Code, IntegrityError, TerminalError
 from headwater.core.model import At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
-from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, LakeContext, SparkTable
+from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, LakeContext
 from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
 from headwater.formats.feed import drop_feeds, open_feed
 from headwater.formats.footers import column_bytes
 from headwater.formats.parquet import log as entries
 from headwater.formats.parquet import maintenance
-from headwater.formats.parquet.format import PARQUET
 from headwater.formats.parquet.log import Log, LogEntry, TableLogFile, TableState, commit_time
 from headwater.formats.parquet.rows import read_files
 from headwater.formats.parquet.schemas import as_json, check_schema, evolved, loosened, schema_of
 from headwater.formats.parquet.staged_files import Attempt, clear, step_label
+from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
 from headwater.spark.frames import signed
 
@@ -35,16 +35,12 @@ _JOINS_PER_WRITE = 50
 class ParquetTable(SparkTable):
     """By path. Version 0 is the table as created; every entry of its log is a version."""
 
-    def __init__(self, spark: SparkSession, address: Address, around: LakeContext) -> None:
-        super().__init__(spark, address, around)
+    def __init__(self, format: Format, spark: SparkSession, address: Address, context: LakeContext) -> None:
+        super().__init__(format, spark, address, context)
         if address.path is None:
             raise TerminalError(Code.USAGE, f"a Parquet table has a path, not a name ({address})")
-        self._files_of_table = Files(address.path, around.storage)
+        self._files_of_table = Files(address.path, context.storage)
         self._log = Log(self._files_of_table)
-
-    @property
-    def format(self) -> Format:
-        return PARQUET
 
     # --- being there
 
@@ -76,18 +72,18 @@ class ParquetTable(SparkTable):
 
     # --- writing
 
-    def _append(self, df: DataFrame, mark: CommitTag | None) -> Version:
+    def _append(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
         clear(self._files_of_table, self._log)
         state = self._log.latest()
         layout = Layout.model_validate(state.layout)
         target = layout.target_file_size or DEFAULT_FILE_SIZE
-        attempt = Attempt(self._files_of_table, step_label(mark))
+        attempt = Attempt(self._files_of_table, step_label(commit_tag))
         usual = [file for file in state.files.values() if file.bytes >= target / 4]
         attempt.write(df, layout, state.generation, _rows_in(target, usual))
         if any(file.bytes > target * _TOO_LARGE for file in attempt.staged):
             again = read_files(self.spark, self._files_of_table, state, attempt.staged, attempt.data)
             attempt.write(again, layout, state.generation, _rows_in(target, attempt.staged))
-        return self._publish(state, attempt, entries.APPEND, mark=mark)
+        return self._publish(state, attempt, entries.APPEND, commit_tag=commit_tag)
 
     def _publish(
         self,
@@ -95,21 +91,21 @@ class ParquetTable(SparkTable):
         attempt: Attempt,
         operation: str,
         *,
-        mark: CommitTag | None = None,
+        commit_tag: CommitTag | None = None,
         removed: Iterable[str] = (),
     ) -> Version:
         """Files into place, then the entry, with which the version is there."""
         version = state.version + 1
         added = attempt.publish(version)
         entry = LogEntry(
-            version, commit_time(state), operation, attempt.token, mark, added=added, removed=tuple(removed)
+            version, commit_time(state), operation, attempt.token, commit_tag, added=added, removed=tuple(removed)
         )
         self._log.commit(entry, state)
         attempt.over()
         return version
 
-    def _landed(self, mark: CommitTag) -> Version | None:
-        return self._log.landed(mark)
+    def _landed(self, commit_tag: CommitTag) -> Version | None:
+        return self._log.landed(commit_tag)
 
     # --- reading
 
@@ -138,7 +134,7 @@ class ParquetTable(SparkTable):
 
     def history(self, limit: int | None = None) -> list[Commit]:
         newest_first = self._log.versions()[::-1][:limit]
-        return [_commit(e) for v in newest_first if (e := self._log.entry(v)) is not None]
+        return [e.commit() for v in newest_first if (e := self._log.entry(v)) is not None]
 
     def versions_after(self, version: Version | None) -> list[Version]:
         return [v for v in self._log.versions() if version is None or v > version]
@@ -233,15 +229,3 @@ def _rows_in(target: int, files: Iterable[TableLogFile]) -> int | None:
     measured = list(files)
     rows, size = sum(file.rows for file in measured), sum(file.bytes for file in measured)
     return max(1, math.ceil(rows * target / size)) if rows and size else None
-
-
-def _commit(entry: LogEntry) -> Commit:
-    appended = entry.operation == entries.APPEND
-    return Commit(
-        version=entry.version,
-        committed_at=entry.committed_at,
-        operation=entry.operation,
-        rows_added=sum(file.rows for file in entry.added) if appended else 0,
-        rows_removed=0,
-        mark=entry.mark,
-    )

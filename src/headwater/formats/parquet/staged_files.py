@@ -120,12 +120,12 @@ def clear(files: Files, log: Log) -> None:
         files.delete(folder.path)
 
 
-def step_label(mark: CommitTag | None) -> str:
+def step_label(commit_tag: CommitTag | None) -> str:
     """What a step's files are called, safe in every file system and URI."""
-    if mark is None:
+    if commit_tag is None:
         return "append"
-    flow = re.sub(r"[^A-Za-z0-9.]+", "-", mark.flow).strip("-.")[:80]
-    return f"{flow or 'flow'}-{mark.epoch}-{mark.step}"
+    flow = re.sub(r"[^A-Za-z0-9.]+", "-", commit_tag.flow).strip("-.")[:80]
+    return f"{flow or 'flow'}-{commit_tag.epoch}-{commit_tag.step}"
 
 
 def writer_options(layout: Layout) -> dict[str, str]:

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.core.model import DELETED, WEIGHT
+from headwater.core.quotes import backticked
 from headwater.incremental.state.base import HIDDEN, ID
 from headwater.incremental.state.measures import Measure, StoredMeasure
 from headwater.spark.arrow_bridge import Groups, Selection, held_together, joined, selected
-from headwater.spark.frames import column, quoted
+from headwater.spark.frames import column
 
 ROWS = f"{HIDDEN}rows"
 """How many rows a group has: it goes away with the last one."""
@@ -92,7 +93,7 @@ class GroupMerge:
     def _merging(self, spark: SparkSession, stored: StructType) -> list[Selection]:
         merged = []
         for state, name in self._states.items():
-            text = state.merged.format(old=quoted(_stored(name)), new=quoted(_of_change(name)))
+            text = state.merged.format(old=backticked(_stored(name)), new=backticked(_of_change(name)))
             merged.append(F.expr(text).cast(stored[name].dataType).alias(name))
         kept = [*self._by, *self._aids.values(), *map(_stored, self._states.values())]
         stale = F.coalesce(F.expr(self._stale), F.lit(False)).alias(STALE)
@@ -103,7 +104,7 @@ class GroupMerge:
         """The aggregates of the merged states, as the query knows them."""
         values = []
         for name, measure in self._measures.items():
-            names = [quoted(self._states[state]) for state in measure.states]
+            names = [backticked(self._states[state]) for state in measure.states]
             values.append(F.expr(measure.value.format(*names)).alias(name))
         return [*map(column, (*self._by, *self._states.values(), STALE)), *values]
 
@@ -111,11 +112,11 @@ class GroupMerge:
         conditions = []
         for measure in self._measures.values():
             names = [self._states[state] for state in measure.states]
-            given = {f"a{at}": quoted(self._aids[sql]) for at, sql in enumerate(measure.aids)}
+            given = {f"a{at}": backticked(self._aids[sql]) for at, sql in enumerate(measure.aids)}
             if measure.stale is not None:
-                conditions.append(measure.stale.format(*(quoted(_stored(name)) for name in names), **given))
+                conditions.append(measure.stale.format(*(backticked(_stored(name)) for name in names), **given))
             if measure.lost is not None:
-                conditions.append(measure.lost.format(*map(quoted, names)))
+                conditions.append(measure.lost.format(*map(backticked, names)))
         return " OR ".join(f"COALESCE({one}, FALSE)" for one in dict.fromkeys(conditions)) or "FALSE"
 
 

@@ -15,6 +15,7 @@ from headwater.core.spec import Alert, Definition, Export, Monitor, Settings, Ta
 from headwater.project.decorators import Registered
 from headwater.project.definition import ProjectDefinition
 from headwater.project.load.code import load_code
+from headwater.project.load.defaults import with_defaults
 from headwater.project.load.tree import TreeNode, dotted, overlaid
 from headwater.project.load.variables import UNSET, expanded
 from headwater.project.names import check_name
@@ -70,7 +71,7 @@ def build(
         if name != target:
             problems.extend(_quiet_problems(base, over, env))
     chosen = overlaid(base, targets[target]) if target in targets else base
-    whole = expanded(chosen, env, problems)
+    whole = with_defaults(expanded(chosen, env, problems))
 
     settings = _settings(whole, fallback, problems)
     definitions, broken = _definitions(whole, problems)
@@ -126,7 +127,7 @@ def _quiet_problems(base: TreeNode, over: TreeNode, env: Mapping[str, str]) -> l
     """What is wrong in a target that was not chosen. Its variables may well be missing here."""
     inside = {(node.file, node.line) for _, node in _walk(over)}
     found: list[Problem] = []
-    whole = expanded(overlaid(base, over), env, [])
+    whole = with_defaults(expanded(overlaid(base, over), env, []))
     _settings(whole, "project", found)
     _definitions(whole, found)
     return [p for p in found if p.where is not None and (p.where.file, p.where.line) in inside]

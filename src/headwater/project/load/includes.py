@@ -51,11 +51,11 @@ def _included(pattern: TreeNode, path: str, root: Path, problems: list[Problem])
     """The files that one entry of `include` names."""
     text = str(pattern.value)
     if glob.has_magic(text):
-        found = sorted(Path(name) for name in glob.glob(str(root / text), recursive=True))
+        found = sorted(Path(name) for name in glob.glob(str(Path(glob.escape(str(root)), text)), recursive=True))
     else:
         found = [root / text]
     missing = [file for file in found if not file.is_file()]
     folder = (root / text).parent
-    if missing or (not found and not glob.has_magic(str(folder)) and not folder.is_dir()):
+    if missing or (not found and not glob.has_magic(str(Path(text).parent)) and not folder.is_dir()):
         problems.append(Problem(Code.PROJECT_NOT_FOUND, f"there is no file {text}", pattern.where(path)))
     return [file for file in found if file.is_file()]

@@ -30,8 +30,8 @@ def parse_yaml(text: str, file: str, problems: list[Problem]) -> TreeNode | None
     try:
         top = _compose(text)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
+        commit_tag = error.problem_mark or error.context_mark
+        line = commit_tag.line + 1 if commit_tag else 1
         message = " ".join(filter(None, (error.context, error.problem))) or "not valid YAML"
         problems.append(Problem(Code.INVALID_YAML, message, Where(file, line), _hint(message)))
         return None

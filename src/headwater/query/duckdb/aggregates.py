@@ -9,29 +9,35 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, argument, call, rule
-from headwater.query.duckdb.terms import Refused, Term, derived, duckdb_type, spark_name
+from headwater.query.duckdb import nodes
+from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, argument, call, first_argument, rule
+from headwater.query.duckdb.terms import Refused, Term, cast_node, derived, spark_name
 
-Over = Callable[[str], str]
-"""Puts what follows a call after it: FILTER, OVER."""
+Over = Callable[[exp.Expr], exp.Expr]
+"""Puts what follows a call around it: FILTER, OVER."""
 
 
-def _after(node: exp.Expr, to: Expressions) -> tuple[Over, list[Term], bool, str | None]:
-    """What stands around a call: (text after it, terms in that, whether a window, the filter's name)."""
+def _after(node: exp.Expr, to: Expressions) -> tuple[Over, list[Term], bool]:
+    """What stands around a call: (what puts it there, terms in that, whether a window)."""
     parent = node.parent
     terms: list[Term] = []
-    suffix = ""
+    where: exp.Expr | None = None
+    window: Over | None = None
     if isinstance(parent, exp.Filter) and parent.this is node:
         condition = to.condition(parent.expression.this)
         terms.append(condition)
-        suffix += f" FILTER (WHERE {condition.sql})"
+        where = condition.node
         parent = parent.parent
     if isinstance(parent, exp.Window) and isinstance(parent.this, (type(node), exp.Filter)):
-        over, found = _window(to, parent)
+        window, found = _window(to, parent)
         terms += found
-        suffix += f" OVER ({over})"
-        return (lambda sql: sql + suffix), terms, True, None
-    return (lambda sql: sql + suffix), terms, False, None
+
+    def over(called: exp.Expr) -> exp.Expr:
+        if where is not None:
+            called = exp.Filter(this=called, expression=exp.Where(this=where))
+        return called if window is None else window(called)
+
+    return over, terms, window is not None
 
 
 def _finished(to: Expressions, node: exp.Expr, term: Term, *, window: bool) -> Term:
@@ -43,29 +49,36 @@ def _finished(to: Expressions, node: exp.Expr, term: Term, *, window: bool) -> T
     return replace(term, aggregate=True, name=name, origin=None)
 
 
-def _argument(to: Expressions, node: exp.Func) -> tuple[Term, str, str]:
-    """(argument, DISTINCT or nothing, the same in Spark's name)."""
-    inner = node.this if not isinstance(node, exp.Anonymous) else node.expressions[0]
+def _argument(to: Expressions, node: exp.Func) -> tuple[Term, bool]:
+    """The argument, and whether it is DISTINCT."""
+    inner = first_argument(node)
     if isinstance(inner, exp.Distinct):
         if len(inner.expressions) != 1 or inner.args.get("on") is not None:
             raise Refused("DISTINCT over several columns is left to Spark")
         found = to.term(inner.expressions[0])
         if not types.is_grouped_alike(found.type):
             raise Refused(f"DISTINCT over a {spark_name(found.type)} is left to Spark")
-        return found, "DISTINCT ", "DISTINCT "
-    return to.term(inner), "", ""
+        return found, True
+    return to.term(inner), False
 
 
-def _called(
-    to: Expressions, node: exp.Func, build: Callable[[Term, str, Over], tuple[str, pa.DataType]], spark: str
-) -> Term:
-    found, distinct, shown = _argument(to, node)
-    over, terms, window, _ = _after(node, to)
+Build = Callable[[Term, bool, Over], tuple[exp.Expr, pa.DataType]]
+"""The node and the type of an aggregate of a term, DISTINCT or not."""
+
+
+def _called(to: Expressions, node: exp.Func, build: Build, spark: str) -> Term:
+    found, distinct = _argument(to, node)
+    over, terms, window = _after(node, to)
     if window and distinct:
         raise Refused("DISTINCT in a window is left to Spark")
-    sql, type_ = build(found, distinct, over)
-    name = None if found.name is None else f"{spark}({shown}{found.name})"
-    return _finished(to, node, derived(sql, type_, found, *terms, name=name), window=window)
+    made, type_ = build(found, distinct, over)
+    name = None if found.name is None else f"{spark}({'DISTINCT ' if distinct else ''}{found.name})"
+    return _finished(to, node, derived(made, type_, found, *terms, name=name), window=window)
+
+
+def _of(function: str, node: exp.Expr, distinct: bool = False) -> exp.Expr:
+    """An aggregate, under DuckDB's name for it."""
+    return nodes.function(function, exp.Distinct(expressions=[node]) if distinct else node)
 
 
 @rule(exp.Count)
@@ -73,22 +86,24 @@ def _count(to: Expressions, node: exp.Count) -> Term:
     if node.expressions:
         raise Refused("count of several columns is left to Spark")
     if isinstance(node.this, exp.Star):
-        over, terms, window, _ = _after(node, to)
-        return _finished(to, node, derived(over("count(*)"), types.LONG, *terms, name="count(1)"), window=window)
-    return _called(to, node, lambda x, distinct, over: (over(f"count({distinct}{x.sql})"), types.LONG), "count")
+        over, terms, window = _after(node, to)
+        made = over(_of("count", exp.Star()))
+        return _finished(to, node, derived(made, types.LONG, *terms, name="count(1)"), window=window)
+    return _called(to, node, lambda x, distinct, over: (over(_of("count", x.node, distinct)), types.LONG), "count")
 
 
 @rule(exp.CountIf)
 def _count_if(to: Expressions, node: exp.CountIf) -> Term:
     found = to.condition(node.this)
-    over, terms, window, _ = _after(node, to)
-    made = derived(over(f"count(CASE WHEN {found.sql} THEN 1 END)"), types.LONG, found, *terms)
+    over, terms, window = _after(node, to)
+    counted = _of("count", nodes.case([(found.node, nodes.number(1))]))
+    made = derived(over(counted), types.LONG, found, *terms)
     return _finished(to, node, replace(made, name=call("count_if", found)), window=window)
 
 
 @rule(exp.Sum)
 def _sum(to: Expressions, node: exp.Sum) -> Term:
-    def build(x: Term, distinct: str, over: Over) -> tuple[str, pa.DataType]:
+    def build(x: Term, distinct: bool, over: Over) -> tuple[exp.Expr, pa.DataType]:
         if types.is_integer(x.type):
             type_ = types.LONG
         elif pa.types.is_decimal128(x.type):
@@ -97,26 +112,31 @@ def _sum(to: Expressions, node: exp.Sum) -> Term:
             type_ = types.DOUBLE
         else:
             raise Refused(f"the sum of {spark_name(x.type)} is left to Spark")
-        inner = x.sql if x.type != types.FLOAT else f"CAST({x.sql} AS DOUBLE)"
-        return f"CAST({over(f'sum({distinct}{inner})')} AS {duckdb_type(type_)})", type_
+        inner = x.node if x.type != types.FLOAT else cast_node(x.node, types.DOUBLE)
+        return cast_node(over(_of("sum", inner, distinct)), type_), type_
 
     return _called(to, node, build, "sum")
 
 
-def _average(x: Term, distinct: str, over: Over) -> tuple[str, pa.DataType]:
+def _average(x: Term, distinct: bool, over: Over) -> tuple[exp.Expr, pa.DataType]:
     if types.is_integer(x.type) or x.type in (types.DOUBLE, types.FLOAT):
-        return over(f"avg({distinct}CAST({x.sql} AS DOUBLE))"), types.DOUBLE
+        return over(_of("avg", cast_node(x.node, types.DOUBLE), distinct)), types.DOUBLE
     if not pa.types.is_decimal128(x.type) or x.type.precision > 24:
         raise Refused(f"the average of {spark_name(x.type)} is left to Spark")
     # sum / count with four more digits, half up; on whole numbers, since DuckDB divides decimals as DOUBLE.
-    precision, scale = x.type.precision + 4, x.type.scale + 4
-    digits = f"CAST(replace(CAST({over(f'sum({distinct}{x.sql})')} AS VARCHAR), '.', '') AS HUGEINT)"
-    count = over(f"count({distinct}{x.sql})")
-    doubled = f"(2 * 10000 * abs({digits}) + {count}) // NULLIF(2 * CAST({count} AS HUGEINT), 0)"
-    unit = f"CAST('{'0.' + '0' * (scale - 1) + '1'}' AS DECIMAL({scale},{scale}))"
-    type_ = pa.decimal128(precision, scale)
-    sql = f"CAST(CAST(sign({digits}) * ({doubled}) AS DECIMAL({precision},0)) * {unit} AS {duckdb_type(type_)})"
-    return sql, type_
+    type_ = pa.decimal128(x.type.precision + 4, x.type.scale + 4)
+    total = cast_node(over(_of("sum", x.node, distinct)), types.STRING)
+    digits = nodes.cast(nodes.function("replace", total, nodes.string("."), nodes.string("")), "HUGEINT")
+    count = over(_of("count", x.node, distinct))
+    two, shift = nodes.number(2), nodes.number(10000)
+    size = exp.Mul(this=exp.Mul(this=two, expression=shift), expression=nodes.function("abs", digits))
+    doubled = nodes.operation(exp.Add, size, count)
+    divisor = nodes.function("nullif", exp.Mul(this=two, expression=nodes.cast(count, "HUGEINT")), nodes.number(0))
+    halved = nodes.operation(exp.IntDiv, doubled, divisor)
+    signed = exp.Mul(this=nodes.function("sign", digits), expression=halved)
+    whole = nodes.cast(signed, f"DECIMAL({type_.precision},0)")
+    unit = nodes.cast(nodes.string("0." + "0" * (type_.scale - 1) + "1"), f"DECIMAL({type_.scale},{type_.scale})")
+    return cast_node(exp.Mul(this=whole, expression=unit), type_), type_
 
 
 @rule(exp.Avg)
@@ -128,10 +148,10 @@ NAMED["mean"] = lambda to, node: _called(to, node, _average, "mean")
 
 
 def _extreme(function: str) -> Rule:
-    def build(x: Term, distinct: str, over: Over) -> tuple[str, pa.DataType]:
+    def build(x: Term, distinct: bool, over: Over) -> tuple[exp.Expr, pa.DataType]:
         if not types.is_plain(x.type):
             raise Refused(f"{function} of {spark_name(x.type)} is left to Spark")
-        return over(f"{function}({x.sql})"), x.type
+        return over(_of(function, x.node)), x.type
 
     return lambda to, node: _called(to, node, build, function)
 
@@ -141,10 +161,10 @@ rule(exp.Max)(_extreme("max"))
 
 
 def _spread(function: str, spark: str) -> Rule:
-    def build(x: Term, distinct: str, over: Over) -> tuple[str, pa.DataType]:
+    def build(x: Term, distinct: bool, over: Over) -> tuple[exp.Expr, pa.DataType]:
         if distinct or not (types.is_integer(x.type) or x.type == types.DOUBLE):
             raise Refused(f"{spark} of {spark_name(x.type)} is left to Spark")
-        return over(f"{function}(CAST({x.sql} AS DOUBLE))"), types.DOUBLE
+        return over(_of(function, cast_node(x.node, types.DOUBLE))), types.DOUBLE
 
     return lambda to, node: _called(to, node, build, spark)
 
@@ -160,10 +180,10 @@ for _kind, _function, _spark in (
 
 
 def _every(function: str, spark: str) -> Rule:
-    def build(x: Term, distinct: str, over: Over) -> tuple[str, pa.DataType]:
+    def build(x: Term, distinct: bool, over: Over) -> tuple[exp.Expr, pa.DataType]:
         if x.type != types.BOOLEAN:
             raise Refused(f"{spark} of {spark_name(x.type)} is left to Spark")
-        return over(f"{function}({x.sql})"), types.BOOLEAN
+        return over(_of(function, x.node)), types.BOOLEAN
 
     return lambda to, node: _called(to, node, build, spark)
 
@@ -184,11 +204,11 @@ def _filtered(to: Expressions, node: exp.Filter) -> Term:
 # --- windows
 
 _RANKS: dict[type[exp.Expr], tuple[str, pa.DataType]] = {
-    exp.RowNumber: ("row_number()", types.INT),
-    exp.Rank: ("rank()", types.INT),
-    exp.DenseRank: ("dense_rank()", types.INT),
-    exp.PercentRank: ("percent_rank()", types.DOUBLE),
-    exp.CumeDist: ("cume_dist()", types.DOUBLE),
+    exp.RowNumber: ("row_number", types.INT),
+    exp.Rank: ("rank", types.INT),
+    exp.DenseRank: ("dense_rank", types.INT),
+    exp.PercentRank: ("percent_rank", types.DOUBLE),
+    exp.CumeDist: ("cume_dist", types.DOUBLE),
 }
 
 
@@ -211,31 +231,33 @@ def _over(to: Expressions, node: exp.Window) -> Term:
     if node.args.get("order") is None:
         raise Refused("a ranking without an order is left to Spark")
     if type(inner) in _RANKS:
-        sql, type_ = _RANKS[type(inner)]
-        return _ranked(f"CAST({sql} OVER ({over}) AS {duckdb_type(type_)})", type_, terms)
+        function, type_ = _RANKS[type(inner)]
+        return _ranked(cast_node(over(nodes.function(function)), type_), type_, terms)
     if isinstance(inner, exp.Ntile):
-        return _ranked(f"CAST(ntile({to.integer(inner.this)}) OVER ({over}) AS INTEGER)", types.INT, terms)
+        tiled = nodes.function("ntile", nodes.number(to.integer(inner.this)))
+        return _ranked(cast_node(over(tiled), types.INT), types.INT, terms)
     if isinstance(inner, (exp.Lag, exp.Lead)):
         if inner.args.get("default") is not None or node.args.get("spec") is not None:
             raise Refused("lag and lead with a default are left to Spark")
         found = to.term(inner.this)
         by = 1 if inner.args.get("offset") is None else to.integer(argument(inner, "offset"))
         function = "lag" if isinstance(inner, exp.Lag) else "lead"
-        return _ranked(f"{function}({found.sql}, {by}) OVER ({over})", found.type, [found, *terms])
+        return _ranked(over(nodes.function(function, found.node, nodes.number(by))), found.type, [found, *terms])
     if type(inner) in _FIRST:
         found = to.term(inner.this)
-        return _ranked(f"{_FIRST[type(inner)]}({found.sql}) OVER ({over})", found.type, [found, *terms])
+        return _ranked(over(nodes.function(_FIRST[type(inner)], found.node)), found.type, [found, *terms])
     raise Refused(f"{inner.sql_name().lower() if isinstance(inner, exp.Func) else 'this'} in a window is left to Spark")
 
 
 _FIRST: dict[type[exp.Expr], str] = {exp.FirstValue: "first_value", exp.LastValue: "last_value"}
 
 
-def _ranked(sql: str, type: pa.DataType, terms: list[Term]) -> Term:
-    return replace(derived(sql, type, *terms), windowed=True)
+def _ranked(node: exp.Expr, type: pa.DataType, terms: list[Term]) -> Term:
+    return replace(derived(node, type, *terms), windowed=True)
 
 
-def _window(to: Expressions, node: exp.Window) -> tuple[str, list[Term]]:
+def _window(to: Expressions, node: exp.Window) -> tuple[Over, list[Term]]:
+    """What puts a call over this window, and the terms in that."""
     partition = [to.term(each) for each in node.args.get("partition_by") or ()]
     if not all(types.is_plain(term.type) for term in partition):
         raise Refused("a window over nested columns is left to Spark")
@@ -244,41 +266,44 @@ def _window(to: Expressions, node: exp.Window) -> tuple[str, list[Term]]:
     terms = partition + [term for _, term in ordered]
     if any(term.windowed for term in terms):
         raise Refused("a window inside a window is left to Spark")
-    parts = []
-    if partition:
-        parts.append("PARTITION BY " + ", ".join(term.sql for term in partition))
-    if ordered:
-        parts.append("ORDER BY " + ", ".join(sql for sql, _ in ordered))
     spec = node.args.get("spec")
-    if spec is not None:
-        parts.append(_frame(to, spec))
-    return " ".join(parts), terms
+    frame = None if spec is None else _frame(to, spec)
+
+    def over(called: exp.Expr) -> exp.Expr:
+        return exp.Window(
+            this=called,
+            partition_by=[term.node for term in partition],
+            order=exp.Order(expressions=[each for each, _ in ordered]) if ordered else None,
+            spec=frame,
+        )
+
+    return over, terms
 
 
-def _frame(to: Expressions, spec: exp.WindowSpec) -> str:
+def _frame(to: Expressions, spec: exp.WindowSpec) -> exp.WindowSpec:
     kind = str(spec.args.get("kind") or "").upper()
-    bounds = []
+    bounds: dict[str, exp.Expr | str] = {}
     for end in ("start", "end"):
         value, side = spec.args.get(end), str(spec.args.get(f"{end}_side") or "").upper()
         if isinstance(value, str) and value.upper() == "UNBOUNDED":
-            bounds.append(f"UNBOUNDED {side}")
+            bounds |= {end: "UNBOUNDED", f"{end}_side": side}
         elif value is None or (isinstance(value, str) and value.upper() == "CURRENT ROW"):
-            bounds.append("CURRENT ROW")
+            bounds[end] = "CURRENT ROW"
         elif isinstance(value, exp.Expr) and kind == "ROWS":
-            bounds.append(f"{to.integer(value)} {side}")
+            bounds |= {end: nodes.number(to.integer(value)), f"{end}_side": side}
         else:
             raise Refused("this frame of a window is left to Spark")
     if kind not in ("ROWS", "RANGE") or spec.args.get("exclude"):
         raise Refused("this frame of a window is left to Spark")
-    return f"{kind} BETWEEN {bounds[0]} AND {bounds[1]}"
+    return exp.WindowSpec(kind=kind, **bounds)
 
 
-def ordering(term: Term, ordered: exp.Expr) -> tuple[str, Term]:
+def ordering(term: Term, ordered: exp.Expr) -> tuple[exp.Ordered, Term]:
     """One part of an ORDER BY; NULLs come where Spark puts them."""
     if not types.is_plain(term.type):
         raise Refused(f"an order by {spark_name(term.type)} is left to Spark")
     if ordered.args.get("with_fill") is not None:
         raise Refused("this order is left to Spark")
-    way = "DESC" if ordered.args.get("desc") else "ASC"
-    nulls = "NULLS FIRST" if ordered.args.get("nulls_first") else "NULLS LAST"
-    return f"{term.sql} {way} {nulls}", term
+    # Without a word NULLs come last in DuckDB, whatever the direction: that is what the generator goes by.
+    desc, nulls_first = bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
+    return exp.Ordered(this=term.node, desc=desc, nulls_first=nulls_first), term

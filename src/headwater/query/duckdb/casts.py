@@ -8,7 +8,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb.terms import Refused, Term, derived, duckdb_type, literal, spark_name
+from headwater.query.duckdb import nodes
+from headwater.query.duckdb.terms import Refused, Term, cast_node, derived, literal, spark_name
 
 _TYPES = {
     exp.DType.BOOLEAN: pa.bool_(),
@@ -56,26 +57,28 @@ def cast_to(term: Term, type: pa.DataType) -> Term:
     if types.is_widening(source, type):
         return types.cast(term, type)
     if types.is_integer(source) and (types.is_integer(type) or pa.types.is_decimal128(type)):
-        return _made(term.sql, type, term)  # what does not fit is an error here, and then Spark's to answer
+        return _made(term.node, type, term)  # what does not fit is an error here, and then Spark's to answer
     if source == types.BOOLEAN and types.is_integer(type):
-        return _made(term.sql, type, term)
+        return _made(term.node, type, term)
     if source in (types.DOUBLE, types.FLOAT) and types.is_integer(type):
-        return _made(f"trunc({term.sql})", type, term)
+        return _made(nodes.function("trunc", term.node), type, term)
     if source == types.DOUBLE and type == types.FLOAT:
-        return _made(term.sql, type, term)
+        return _made(term.node, type, term)
     if pa.types.is_decimal128(source) and pa.types.is_decimal128(type):
-        return _made(term.sql, type, term)
+        return _made(term.node, type, term)
     if (source, type) == (types.TIMESTAMP, types.DATE):
-        return _made(term.sql, type, term)
+        return _made(term.node, type, term)
+    if type == types.STRING and source == types.DATE:
+        return derived(types.within_four_digits(term, cast_node(term.node, type)), type, term)
     if type == types.STRING and _is_written_alike(source):
-        return _made(term.sql, type, term)
+        return _made(term.node, type, term)
     raise Refused(f"a cast of {spark_name(source)} to {spark_name(type)} is left to Spark")
 
 
 def _is_written_alike(type: pa.DataType) -> bool:
     if pa.types.is_decimal128(type):
         return bool(type.scale <= PLAIN_SCALE)
-    return types.is_integer(type) or type in (types.BOOLEAN, types.DATE)
+    return types.is_integer(type) or type == types.BOOLEAN
 
 
 def _text(term: Term, type: pa.DataType) -> Term:
@@ -93,5 +96,5 @@ def _refuse(term: Term, type: pa.DataType) -> Term:
     raise Refused(f"'{term.value}' as {spark_name(type)} is left to Spark")
 
 
-def _made(sql: str, type: pa.DataType, term: Term) -> Term:
-    return derived(f"CAST({sql} AS {duckdb_type(type)})", type, term)
+def _made(node: exp.Expr, type: pa.DataType, term: Term) -> Term:
+    return derived(cast_node(node, type), type, term)

@@ -8,8 +8,10 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
 import pyarrow as pa
+from sqlglot import exp
 
-from headwater.query.duckdb.terms import Refused, Term, derived, duckdb_type, literal, spark_name
+from headwater.query.duckdb import nodes
+from headwater.query.duckdb.terms import Refused, Term, cast_node, derived, literal, spark_name
 
 BOOLEAN, INT, LONG, FLOAT, DOUBLE = pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64()
 STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ = pa.string(), pa.date32(), pa.timestamp("us", tz="UTC"), pa.timestamp("us")
@@ -104,7 +106,7 @@ def cast(term: Term, type: pa.DataType) -> Term:
             return found
     if not is_widening(term.type, type):
         raise Refused(f"{spark_name(term.type)} is not turned into {spark_name(type)} here")
-    return replace(derived(f"CAST({term.sql} AS {duckdb_type(type)})", type, term), name=term.name)
+    return replace(derived(cast_node(term.node, type), type, term), name=term.name)
 
 
 def is_widening(source: pa.DataType, target: pa.DataType) -> bool:
@@ -166,6 +168,18 @@ def compared(left: Term, right: Term) -> tuple[Term, Term]:
     if not is_plain(type) and type != pa.null():
         raise Refused(f"{spark_name(type)} is not compared here")
     return cast(left, type), cast(right, type)
+
+
+def within_four_digits(moment: Term, written: exp.Expr) -> exp.Expr:
+    """The text of a date or moment; one whose year has not four digits, which Spark writes with a sign, is Spark's."""
+    midnight = "" if moment.type == DATE else " 00:00:00+00" if moment.type == TIMESTAMP else " 00:00:00"
+    low, high = (cast_node(nodes.string(f"{day}{midnight}"), moment.type) for day in ("0001-01-01", "10000-01-01"))
+    alike = nodes.operation(
+        exp.And, exp.GTE(this=moment.node, expression=low), exp.LT(this=moment.node, expression=high)
+    )
+    test = exp.Or(this=exp.Is(this=moment.node, expression=exp.Null()), expression=alike)
+    beyond = nodes.function("error", nodes.string("a year beyond 9999"))
+    return exp.Paren(this=nodes.case([(test, written)], beyond))
 
 
 def moment(value: str, type: pa.DataType) -> Term:

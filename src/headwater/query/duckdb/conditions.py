@@ -8,13 +8,31 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb.expressions import NAMED, BooleanTerm, Expressions, argument, between, condition_of, rule
+from headwater.query.duckdb import nodes
+from headwater.query.duckdb.expressions import (
+    NAMED,
+    BooleanTerm,
+    Expressions,
+    argument,
+    between,
+    condition_of,
+    first_argument,
+    rule,
+)
 from headwater.query.duckdb.terms import Refused, Term, derived, literal
 from headwater.query.predicates import And, Anything, Compare, IsNull, Not, OneOf, Or, Predicate, Prefix
 
 # --- comparisons
 
-_COMPARED = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_COMPARED: dict[type[exp.Binary], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "!=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_SIGNS = {sign: kind for kind, sign in _COMPARED.items()}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -33,21 +51,21 @@ def _compared(op: str, left: Term, right: Term) -> BooleanTerm:
         predicate = Compare(left.origin, op, right.value)
     elif right.origin is not None and left.is_literal:
         predicate = Compare(right.origin, _MIRRORED[op], left.value)
-    return condition_of(f"({left.sql} {op} {right.sql})", predicate, left, right, name=name)
+    return condition_of(nodes.operation(_SIGNS[op], left.node, right.node), predicate, left, right, name=name)
 
 
 @rule(exp.NullSafeEQ, exp.NullSafeNEQ)
 def _null_safe(to: Expressions, node: exp.Binary) -> Term:
     left, right = types.compared(to.term(node.this), to.term(node.expression))
-    word = "IS NOT DISTINCT FROM" if isinstance(node, exp.NullSafeEQ) else "IS DISTINCT FROM"
-    return condition_of(f"({left.sql} {word} {right.sql})", Anything(), left, right)
+    return condition_of(nodes.operation(type(node), left.node, right.node), Anything(), left, right)
 
 
 @rule(exp.Between)
 def _in_between(to: Expressions, node: exp.Between) -> Term:
     low = _compared(">=", to.term(node.this), to.term(argument(node, "low")))
     high = _compared("<=", to.term(node.this), to.term(argument(node, "high")))
-    return condition_of(f"({low.sql} AND {high.sql})", And((low.predicate, high.predicate)), low, high)
+    both = nodes.operation(exp.And, low.node, high.node)
+    return condition_of(both, And((low.predicate, high.predicate)), low, high)
 
 
 @rule(exp.In)
@@ -59,7 +77,8 @@ def _one_of(to: Expressions, node: exp.In) -> Term:
         inner = to.subquery(argument(node, "query"), to.scope)
         if len(inner.columns) != 1 or not inner.columns[0].type.equals(left.type) or not types.is_plain(left.type):
             raise Refused("IN over a query of another type is left to Spark")
-        return condition_of(f"({left.sql} IN ({inner.sql}))", Anything(), left)
+        within = exp.In(this=left.node, query=exp.Subquery(this=inner.node))
+        return condition_of(exp.Paren(this=within), Anything(), left)
     if node.args.get("unnest") is not None or node.args.get("field") is not None:
         raise Refused("this form of IN is left to Spark")
     items = []
@@ -71,7 +90,8 @@ def _one_of(to: Expressions, node: exp.In) -> Term:
     predicate: Predicate = Anything()
     if left.origin is not None and all(item.is_literal for item in items):
         predicate = OneOf(left.origin, tuple(item.value for item in items if item.value is not None))
-    return condition_of(f"({left.sql} IN ({', '.join(item.sql for item in items)}))", predicate, left, *items)
+    within = exp.In(this=left.node, expressions=[item.node for item in items])
+    return condition_of(exp.Paren(this=within), predicate, left, *items)
 
 
 def _stands_alone(node: exp.In) -> bool:
@@ -92,14 +112,15 @@ def _is(to: Expressions, node: exp.Is) -> Term:
     if isinstance(node.expression, exp.Null):
         return is_null(left)
     if isinstance(node.expression, exp.Boolean) and left.type == types.BOOLEAN:
-        return condition_of(f"({left.sql} IS {str(node.expression.this).upper()})", Anything(), left)
+        wanted = nodes.boolean(bool(node.expression.this))
+        return condition_of(nodes.operation(exp.Is, left.node, wanted), Anything(), left)
     raise Refused("this form of IS is left to Spark")
 
 
 def is_null(term: Term) -> BooleanTerm:
     predicate = IsNull(term.origin) if term.origin is not None else Anything()
     name = None if term.name is None else f"({term.name} IS NULL)"
-    return condition_of(f"({term.sql} IS NULL)", predicate, term, name=name)
+    return condition_of(nodes.is_null(term.node), predicate, term, name=name)
 
 
 @rule(exp.Like)
@@ -116,7 +137,7 @@ def _like(to: Expressions, node: exp.Like) -> Term:
             # Rows must have the prefix; that they have it says everything only of 'prefix%'.
             begins = Prefix(left.origin, stem)
             predicate = begins if pattern == f"{stem}%" else And((begins, Anything()))
-    return condition_of(f"({left.sql} LIKE {literal(pattern, types.STRING).sql})", predicate, left)
+    return condition_of(nodes.operation(exp.Like, left.node, nodes.string(pattern)), predicate, left)
 
 
 # --- logic
@@ -134,21 +155,21 @@ def _both(to: Expressions, node: exp.Connector) -> Term:
     named = parts[0]
     for part in parts[1:]:
         named = replace(named, name=between(named, word, part))
-    sql = f" {word} ".join(part.sql for part in parts)
-    return condition_of(f"({sql})", kind(tuple(part.predicate for part in parts)), *parts, name=named.name)
+    made = nodes.joined(type(node), [part.node for part in parts])
+    return condition_of(exp.Paren(this=made), kind(tuple(part.predicate for part in parts)), *parts, name=named.name)
 
 
 @rule(exp.Not)
 def _not(to: Expressions, node: exp.Not) -> Term:
     inner = to.condition(node.this)
     name = None if inner.name is None else f"(NOT {inner.name})"
-    return condition_of(f"(NOT {inner.sql})", Not(inner.predicate), inner, name=name)
+    return condition_of(nodes.negated(inner.node), Not(inner.predicate), inner, name=name)
 
 
 @rule(exp.Exists)
 def _exists(to: Expressions, node: exp.Exists) -> Term:
     inner = to.subquery(node.this, to.scope)
-    return condition_of(f"EXISTS ({inner.sql})", Anything())
+    return condition_of(exp.Exists(this=inner.node), Anything())
 
 
 @rule(exp.Subquery)
@@ -156,7 +177,7 @@ def _scalar(to: Expressions, node: exp.Subquery) -> Term:
     inner = to.subquery(node, to.scope)
     if len(inner.columns) != 1 or inner.reaches_out:
         raise Refused("this scalar subquery is left to Spark")
-    return derived(f"({inner.sql})", inner.columns[0].type)
+    return derived(exp.Subquery(this=inner.node), inner.columns[0].type)
 
 
 @rule(exp.Case)
@@ -178,9 +199,9 @@ def chosen(tests: list[BooleanTerm], values: list[Term], otherwise: Term | None)
     every = values if otherwise is None else [*values, otherwise]
     type_ = types.common(every)
     every = [types.cast(value, type_) for value in every]
-    branches = "".join(f" WHEN {test.sql} THEN {value.sql}" for test, value in zip(tests, every, strict=False))
-    rest = "" if otherwise is None else f" ELSE {every[-1].sql}"
-    return derived(f"CASE{branches}{rest} END", type_, *tests, *every)
+    branches = [(test.node, value.node) for test, value in zip(tests, every, strict=False)]
+    made = nodes.case(branches, None if otherwise is None else every[-1].node)
+    return derived(made, type_, *tests, *every)
 
 
 @rule(exp.If)
@@ -190,12 +211,12 @@ def _if(to: Expressions, node: exp.If) -> Term:
     return chosen([test], [yes], literal(None, pa.null()) if other is None else to.term(other))
 
 
-NAMED["isnull"] = lambda to, node: is_null(to.term(node.expressions[0]))
+NAMED["isnull"] = lambda to, node: is_null(to.term(first_argument(node)))
 
 
 def _isnotnull(to: Expressions, node: exp.Anonymous) -> Term:
-    inner = is_null(to.term(node.expressions[0]))
-    return condition_of(f"(NOT {inner.sql})", Not(inner.predicate), inner)
+    inner = is_null(to.term(first_argument(node)))
+    return condition_of(nodes.negated(inner.node), Not(inner.predicate), inner)
 
 
 NAMED["isnotnull"] = _isnotnull

@@ -14,13 +14,17 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from headwater.core.logs import log_defect
 from headwater.core.model import At, Kind, Version
 from headwater.formats.file_scan import ScannedFile
 from headwater.query.duckdb.expressions import Clock
+from headwater.query.duckdb.generator import text_of
+from headwater.query.duckdb.nodes import columns_of
 from headwater.query.duckdb.relations import Catalogue, reading
 from headwater.query.duckdb.scans import DuckScan, PinnedRelation
-from headwater.query.duckdb.selects import Queries, filled, needed
+from headwater.query.duckdb.selects import Queries
 from headwater.query.duckdb.terms import Refused, duckdb_type
+from headwater.sql.parse import STUMBLES
 from headwater.sql.references import parse_query, referring, resolve
 from headwater.sql.rewrite import time_travel
 from headwater.warehouse import Warehouse, without_later_columns
@@ -51,7 +55,7 @@ class Chosen:
 class QueryPlan:
     """A query as DuckDB gets it."""
 
-    text: str
+    query: exp.Query
     """With a place for each scan."""
     schema: pa.Schema
     scans: list[Chosen]
@@ -68,8 +72,13 @@ class QueryPlan:
 
     def sql(self, registered: Mapping[str, str]) -> str:
         """The text for DuckDB; `registered` names the rows that were read for a scan."""
-        places = {one.scan.alias: one.scan.sql(one.files, registered.get(one.scan.alias)) for one in self.scans}
-        return filled(self.text, places)
+        scans = {one.scan.alias: one.scan.query(one.files, registered.get(one.scan.alias)) for one in self.scans}
+        return text_of(self.query, scans)
+
+    @property
+    def text(self) -> str:
+        """The query for people: a scan is shown by its alias."""
+        return text_of(self.query)
 
     @cached_property
     def folders(self) -> frozenset[str]:
@@ -134,6 +143,8 @@ def plan(warehouse: Warehouse, sql: str) -> QueryPlan:
             found = _planned(catalogue, sql)
         except RecursionError:
             raise Refused("it is nested too deeply") from None
+        except STUMBLES as error:  # Spark can answer it all the same
+            raise Refused(f"its translation for DuckDB failed, as {log_defect(error)} says") from error
         _plans.put(catalogue, sql, found)
     return found
 
@@ -174,11 +185,12 @@ def _planned(catalogue: Catalogue, sql: str) -> QueryPlan:
         refused.scans = queries.scans
         raise
     chosen = []
+    used = columns_of(made.node, (scan.alias for scan in queries.scans))
     for scan in queries.scans:
-        scan.used = needed(made.sql, scan)
+        scan.used = used[scan.alias]
         chosen.append(Chosen(scan, *scan.chosen()))
     schema = pa.schema([pa.field(str(column.name), column.type) for column in made.columns])
-    found = QueryPlan(made.sql, schema, chosen, readings, lasting=not clock.asked)
+    found = QueryPlan(made.node, schema, chosen, readings, lasting=not clock.asked)
     if found.bytes > LARGE_SCAN:
         _require_not_too_large(catalogue, found)
     return found

@@ -5,6 +5,7 @@ What is not listed is refused: the list holds what was compared with Spark, in t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -17,7 +18,7 @@ from sqlglot import exp
 from headwater.query.duckdb import coercion as types
 from headwater.query.duckdb.casts import cast_to, spark_type
 from headwater.query.duckdb.scopes import NameScope, struct_field
-from headwater.query.duckdb.terms import Refused, Term, derived, duckdb_type, literal, spark_name
+from headwater.query.duckdb.terms import Refused, Term, cast_node, derived, literal, literal_node, spark_name
 from headwater.query.predicates import Anything, Compare, Predicate
 
 Rule = Callable[["Expressions", Any], Term]
@@ -43,6 +44,15 @@ def argument(node: exp.Expr, name: str) -> Any:
     if found is None:
         raise Refused(f"{node.sql('spark')} lacks an argument")
     return found
+
+
+def first_argument(node: exp.Expr) -> Any:
+    """What a function of one argument is called with, by whichever way it was parsed."""
+    if not isinstance(node, exp.Anonymous):
+        return argument(node, "this")
+    if len(node.expressions) != 1:
+        raise Refused(f"{node.sql('spark')} has not one argument")
+    return node.expressions[0]
 
 
 UNKNOWN = Anything()
@@ -91,13 +101,13 @@ class Expressions:
         """A boolean term."""
         term = self.term(node)
         if pa.types.is_null(term.type):
-            return BooleanTerm("CAST(NULL AS BOOLEAN)", types.BOOLEAN, term.name)
+            return BooleanTerm(literal_node(None, types.BOOLEAN), types.BOOLEAN, term.name)
         if term.type != types.BOOLEAN:
             raise Refused(f"a condition of type {spark_name(term.type)} is left to Spark")
         if isinstance(term, BooleanTerm):
             return term
         predicate = Compare(term.origin, "=", True) if term.origin is not None else Anything()
-        return condition_of(term.sql, predicate, term, name=term.name)
+        return condition_of(term.node, predicate, term, name=term.name)
 
     def string(self, node: exp.Expr) -> Term:
         return self.of(node, types.STRING)
@@ -136,9 +146,11 @@ def between(left: Term, sign: str, right: Term) -> str | None:
     return None if left.name is None or right.name is None else f"({left.name} {sign} {right.name})"
 
 
-def condition_of(sql: str, predicate: Predicate, *parts: Term, name: str | None = None) -> BooleanTerm:
-    made = derived(sql, types.BOOLEAN, *parts)
-    return BooleanTerm(made.sql, made.type, name, aggregate=made.aggregate, windowed=made.windowed, predicate=predicate)
+def condition_of(node: exp.Expr, predicate: Predicate, *parts: Term, name: str | None = None) -> BooleanTerm:
+    made = derived(node, types.BOOLEAN, *parts)
+    return BooleanTerm(
+        made.node, made.type, name, aggregate=made.aggregate, windowed=made.windowed, predicate=predicate
+    )
 
 
 # --- names and literals
@@ -161,7 +173,7 @@ def _dot(to: Expressions, node: exp.Dot) -> Term:
 @rule(exp.Paren)
 def _paren(to: Expressions, node: exp.Paren) -> Term:
     inner = to.term(node.this)
-    return inner if inner.is_literal else replace(inner, sql=f"({inner.sql})")
+    return inner if inner.is_literal else replace(inner, node=exp.Paren(this=inner.node))
 
 
 @rule(exp.Literal)
@@ -174,7 +186,8 @@ def _literal(to: Expressions, node: exp.Literal) -> Term:
         if value < 1 << 63:
             return literal(value, types.INT if value < 1 << 31 else types.LONG, written)
     elif "e" in written.lower():
-        return literal(float(written), types.DOUBLE, None)
+        if math.isfinite(float(written)):
+            return literal(float(written), types.DOUBLE, None)
     else:
         number = Decimal(written)
         digits, exponent = number.as_tuple().digits, number.as_tuple().exponent
@@ -203,93 +216,20 @@ def _negative(to: Expressions, node: exp.Neg) -> Term:
     if not types.is_number(inner.type):
         raise Refused(f"minus a {spark_name(inner.type)} is left to Spark")
     name = None if inner.name is None else f"(- {inner.name})"
-    return _typed(f"(-{inner.sql})", inner.type, inner, name=name)
+    return typed(exp.Paren(this=exp.Neg(this=inner.node)), inner.type, inner, name=name)
 
 
-def _typed(sql: str, type: pa.DataType, *parts: Term, name: str | None = None) -> Term:
-    return derived(f"CAST({sql} AS {duckdb_type(type)})", type, *parts, name=name)
-
-
-# --- numbers
-
-_SIGNS = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
-
-
-@rule(exp.Add, exp.Sub, exp.Mul)
-def _arithmetic(to: Expressions, node: exp.Binary) -> Term:
-    sign = _SIGNS[type(node)]
-    if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
-        from headwater.query.duckdb.dates import moved
-
-        return moved(to, node)
-    left, right = to.term(node.this), to.term(node.expression)
-    name = between(left, sign, right)
-    if not types.is_number(left.type) or not types.is_number(right.type):
-        raise Refused(f"{spark_name(left.type)} {sign} {spark_name(right.type)} is left to Spark")
-    if left.is_literal and right.is_literal and isinstance(left.value, int) and isinstance(right.value, int):
-        value = {"+": left.value + right.value, "-": left.value - right.value, "*": left.value * right.value}[sign]
-        type_ = types.wider(left.type, right.type)
-        if -(1 << type_.bit_width - 1) <= value < 1 << type_.bit_width - 1:
-            return literal(value, type_, name)
-    exact = types.DOUBLE not in (left.type, right.type) and types.FLOAT not in (left.type, right.type)
-    if exact and (pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type)):
-        return _decimals(sign, left, right, name)
-    type_ = types.wider(left.type, right.type)
-    left, right = types.cast(left, type_), types.cast(right, type_)
-    return _typed(f"({left.sql} {sign} {right.sql})", type_, left, right, name=name)
-
-
-def _decimals(sign: str, left: Term, right: Term, name: str | None) -> Term:
-    a, b = _as_decimal(left), _as_decimal(right)
-    if sign == "*":
-        precision, scale = a.precision + b.precision + 1, a.scale + b.scale
-        parts = types.cast(left, a), types.cast(right, b)
-    else:
-        scale = max(a.scale, b.scale)
-        precision = max(a.precision - a.scale, b.precision - b.scale) + scale + 1
-        parts = left, right
-    if precision > 38:
-        raise Refused("decimals of more than 38 digits are left to Spark")
-    result = pa.decimal128(precision, scale)
-    if sign != "*":
-        parts = types.cast(left, result), types.cast(right, result)
-    return _typed(f"({parts[0].sql} {sign} {parts[1].sql})", result, *parts, name=name)
-
-
-def _as_decimal(term: Term) -> pa.Decimal128Type:
-    """A whole literal has as many digits as are written."""
-    if term.is_literal and isinstance(term.value, int):
-        return pa.decimal128(len(str(abs(term.value))), 0)
-    return types.as_decimal(term.type)
-
-
-@rule(exp.Div)
-def _divided(to: Expressions, node: exp.Div) -> Term:
-    left, right = to.term(node.this), to.term(node.expression)
-    floats = types.DOUBLE in (left.type, right.type) or types.FLOAT in (left.type, right.type)
-    if not floats and (pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type)):
-        raise Refused("division of decimals is left to Spark")
-    name = between(left, "/", right)
-    left, right = types.cast(left, types.DOUBLE), types.cast(right, types.DOUBLE)
-    return derived(f"({left.sql} / NULLIF({right.sql}, 0))", types.DOUBLE, left, right, name=name)
-
-
-@rule(exp.Mod, exp.IntDiv)
-def _remainder(to: Expressions, node: exp.Binary) -> Term:
-    left, right = to.term(node.this), to.term(node.expression)
-    whole = isinstance(node, exp.IntDiv)
-    integers = types.is_integer(left.type) and types.is_integer(right.type)
-    doubles = left.type == right.type == types.DOUBLE
-    if not integers and (whole or not doubles):
-        raise Refused("a remainder of other than whole numbers is left to Spark")
-    type_ = types.LONG if whole else types.wider(left.type, right.type)
-    name = between(left, "div" if whole else "%", right)
-    left, right = types.cast(left, type_), types.cast(right, type_)
-    sign = "//" if whole else "%"
-    return _typed(f"({left.sql} {sign} NULLIF({right.sql}, 0))", type_, left, right, name=name)
+def typed(node: exp.Expr, type: pa.DataType, *parts: Term, name: str | None = None) -> Term:
+    """A value that DuckDB would give another type than Spark does."""
+    return derived(cast_node(node, type), type, *parts, name=name)
 
 
 # --- casts and time
+
+
+def _require_bare(node: exp.Expr) -> None:
+    if (node.args.get("this") is not None and not isinstance(node, exp.Anonymous)) or node.args.get("expressions"):
+        raise Refused(f"{node.sql('spark')} has an argument")
 
 
 @rule(exp.Cast, exp.TryCast)
@@ -303,11 +243,13 @@ def _cast(to: Expressions, node: exp.Cast) -> Term:
 
 @rule(exp.CurrentTimestamp)
 def _now(to: Expressions, node: exp.Expr) -> Term:
+    _require_bare(node)
     return literal(to.clock.read(), types.TIMESTAMP, None)
 
 
 @rule(exp.CurrentDate)
 def _today(to: Expressions, node: exp.Expr) -> Term:
+    _require_bare(node)
     return literal(to.clock.read().astimezone(timezone.utc).date(), types.DATE, None)
 
 

@@ -6,10 +6,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headwater.query.duckdb import coercion as types
+from headwater.query.duckdb import nodes
 from headwater.query.duckdb.conditions import chosen, is_null
-from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, argument, call, rule
+from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, argument, call, first_argument, rule, typed
 from headwater.query.duckdb.regexes import for_duckdb, groups
-from headwater.query.duckdb.terms import Refused, Term, derived, duckdb_type, literal, spark_name, text
+from headwater.query.duckdb.terms import Refused, Term, cast_node, derived, literal, spark_name
 
 ROUNDED = 6
 """To how many places DOUBLE is rounded as Spark does it."""
@@ -22,11 +23,10 @@ def _ascii_only(function: str) -> Rule:
 
     def rule(to: Expressions, node: exp.Func) -> Term:
         found = to.string(node.this)
-        sql = (
-            f"CASE WHEN strlen({found.sql}) = length({found.sql}) THEN {function}({found.sql}) "
-            f"WHEN {found.sql} IS NOT NULL THEN error({found.sql}) END"
-        )
-        return derived(sql, types.STRING, found, name=call(function, found))
+        plain = exp.EQ(this=nodes.function("strlen", found.node), expression=nodes.function("length", found.node))
+        other = exp.Is(this=found.node, expression=exp.Null(), negate=True)
+        made = nodes.case([(plain, nodes.function(function, found.node)), (other, nodes.function("error", found.node))])
+        return derived(made, types.STRING, found, name=call(function, found))
 
     return rule
 
@@ -38,19 +38,23 @@ rule(exp.Lower)(_ascii_only("lower"))
 @rule(exp.Length)
 def _length(to: Expressions, node: exp.Length) -> Term:
     found = to.string(node.this)
-    return derived(f"CAST(length({found.sql}) AS INTEGER)", types.INT, found, name=call("length", found))
+    return typed(nodes.function("length", found.node), types.INT, found, name=call("length", found))
 
 
 @rule(exp.Concat)
 def _concat(to: Expressions, node: exp.Concat) -> Term:
     parts = [to.string(part) for part in node.expressions]
-    return derived("(" + " || ".join(part.sql for part in parts) + ")", types.STRING, *parts)
+    return derived(_concatenated(parts), types.STRING, *parts)
 
 
 @rule(exp.DPipe)
 def _pipe(to: Expressions, node: exp.DPipe) -> Term:
     left, right = to.string(node.this), to.string(node.expression)
-    return derived(f"({left.sql} || {right.sql})", types.STRING, left, right)
+    return derived(_concatenated([left, right]), types.STRING, left, right)
+
+
+def _concatenated(parts: list[Term]) -> exp.Expr:
+    return exp.Paren(this=nodes.joined(exp.DPipe, [part.node for part in parts]))
 
 
 @rule(exp.ConcatWs)
@@ -59,8 +63,8 @@ def _concat_ws(to: Expressions, node: exp.ConcatWs) -> Term:
     parts = [to.string(part) for part in rest]
     if not parts:
         raise Refused("concat_ws of nothing is left to Spark")
-    inner = ", ".join(part.sql for part in parts)
-    return derived(f"concat_ws({text(to.word(separator))}, {inner})", types.STRING, *parts)
+    made = nodes.function("concat_ws", nodes.string(to.word(separator)), *(part.node for part in parts))
+    return derived(made, types.STRING, *parts)
 
 
 @rule(exp.Substring)
@@ -69,8 +73,8 @@ def _substring(to: Expressions, node: exp.Substring) -> Term:
     length = node.args.get("length")
     if start < 1 or (length is not None and to.integer(length) < 0):
         raise Refused("substring from zero or from the end is left to Spark")
-    size = "" if length is None else f", {to.integer(length)}"
-    return derived(f"substring({found.sql}, {start}{size})", types.STRING, found)
+    size = [] if length is None else [nodes.number(to.integer(length))]
+    return derived(nodes.function("substring", found.node, nodes.number(start), *size), types.STRING, found)
 
 
 @rule(exp.Left, exp.Right)
@@ -78,7 +82,8 @@ def _end(to: Expressions, node: exp.Func) -> Term:
     found, size = to.string(node.this), to.integer(node.expression)
     if size < 1:
         raise Refused("left or right of no letters is left to Spark")
-    return derived(f"{'left' if isinstance(node, exp.Left) else 'right'}({found.sql}, {size})", types.STRING, found)
+    function = "left" if isinstance(node, exp.Left) else "right"
+    return derived(nodes.function(function, found.node, nodes.number(size)), types.STRING, found)
 
 
 @rule(exp.Trim)
@@ -87,7 +92,8 @@ def _trim(to: Expressions, node: exp.Trim) -> Term:
         raise Refused("trim of other letters than spaces is left to Spark")
     function = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
     found = to.string(node.this)
-    return derived(f"{function}({found.sql}, ' ')", types.STRING, found, name=call(function, found))
+    made = nodes.function(function, found.node, nodes.string(" "))
+    return derived(made, types.STRING, found, name=call(function, found))
 
 
 @rule(exp.Replace)
@@ -96,13 +102,14 @@ def _replace(to: Expressions, node: exp.Replace) -> Term:
     new = node.args.get("replacement")
     if not searched or new is None:
         raise Refused("replace of nothing is left to Spark")
-    return derived(f"replace({found.sql}, {text(searched)}, {text(to.word(new))})", types.STRING, found)
+    made = nodes.function("replace", found.node, nodes.string(searched), nodes.string(to.word(new)))
+    return derived(made, types.STRING, found)
 
 
 def _searched(function: str) -> Rule:
     def rule(to: Expressions, node: exp.Binary) -> Term:
         found, part = to.string(node.this), to.string(node.expression)
-        return derived(f"{function}({found.sql}, {part.sql})", types.BOOLEAN, found, part)
+        return derived(nodes.function(function, found.node, part.node), types.BOOLEAN, found, part)
 
     return rule
 
@@ -119,7 +126,7 @@ def _position(to: Expressions, node: exp.StrPosition) -> Term:
     found, part = to.string(node.this), to.word(argument(node, "substr"))
     if not part:
         raise Refused("a search for nothing is left to Spark")
-    return derived(f"CAST(instr({found.sql}, {text(part)}) AS INTEGER)", types.INT, found)
+    return typed(nodes.function("instr", found.node, nodes.string(part)), types.INT, found)
 
 
 @rule(exp.Pad)
@@ -130,13 +137,14 @@ def _pad(to: Expressions, node: exp.Pad) -> Term:
     if size < 0 or not fill:
         raise Refused("padding with nothing is left to Spark")
     function = "lpad" if node.args.get("is_left") else "rpad"
-    return derived(f"{function}({found.sql}, {size}, {text(fill)})", types.STRING, found)
+    made = nodes.function(function, found.node, nodes.number(size), nodes.string(fill))
+    return derived(made, types.STRING, found)
 
 
 @rule(exp.MD5)
 def _md5(to: Expressions, node: exp.MD5) -> Term:
     found = to.string(node.this)
-    return derived(f"md5({found.sql})", types.STRING, found)
+    return derived(nodes.function("md5", found.node), types.STRING, found)
 
 
 @rule(exp.SHA2)
@@ -144,7 +152,7 @@ def _sha2(to: Expressions, node: exp.SHA2) -> Term:
     found = to.string(node.this)
     if to.integer(argument(node, "length")) != 256:
         raise Refused("sha2 of other than 256 bits is left to Spark")
-    return derived(f"sha256({found.sql})", types.STRING, found)
+    return derived(nodes.function("sha256", found.node), types.STRING, found)
 
 
 # --- regular expressions
@@ -153,7 +161,7 @@ def _sha2(to: Expressions, node: exp.SHA2) -> Term:
 @rule(exp.RegexpLike)
 def _rlike(to: Expressions, node: exp.RegexpLike) -> Term:
     found, pattern = to.string(node.this), for_duckdb(to.word(node.expression))
-    return derived(f"regexp_matches({found.sql}, {text(pattern)})", types.BOOLEAN, found)
+    return derived(nodes.function("regexp_matches", found.node, nodes.string(pattern)), types.BOOLEAN, found)
 
 
 @rule(exp.RegexpExtract)
@@ -163,7 +171,8 @@ def _regexp_extract(to: Expressions, node: exp.RegexpExtract) -> Term:
     if not 0 <= group <= groups(written):
         raise Refused("a group that the pattern has not is left to Spark")
     found = to.string(node.this)
-    return derived(f"regexp_extract({found.sql}, {text(for_duckdb(written))}, {group})", types.STRING, found)
+    pattern = nodes.string(for_duckdb(written))
+    return derived(nodes.function("regexp_extract", found.node, pattern, nodes.number(group)), types.STRING, found)
 
 
 @rule(exp.RegexpReplace)
@@ -176,7 +185,8 @@ def _regexp_replace(to: Expressions, node: exp.RegexpReplace) -> Term:
     plain = not any(node.args.get(key) for key in ("position", "occurrence", "modifiers"))
     if "$" in new or "\\" in new or not plain:
         raise Refused("regexp_replace with groups is left to Spark")
-    return derived(f"regexp_replace({found.sql}, {text(pattern)}, {text(new)}, 'g')", types.STRING, found)
+    made = nodes.function("regexp_replace", found.node, nodes.string(pattern), nodes.string(new), nodes.string("g"))
+    return derived(made, types.STRING, found)
 
 
 # --- choice
@@ -188,7 +198,7 @@ def _coalesce(to: Expressions, node: exp.Coalesce) -> Term:
     type_ = types.common(terms)
     terms = [types.cast(term, type_) for term in terms]
     name = call("coalesce", *terms)
-    return derived(f"coalesce({', '.join(term.sql for term in terms)})", type_, *terms, name=name)
+    return derived(nodes.function("coalesce", *(term.node for term in terms)), type_, *terms, name=name)
 
 
 @rule(exp.Nullif)
@@ -197,7 +207,7 @@ def _nullif(to: Expressions, node: exp.Nullif) -> Term:
     same, right = types.compared(left, to.term(node.expression))
     if not same.type.equals(left.type):
         raise Refused("nullif of two types is left to Spark")
-    return derived(f"NULLIF({left.sql}, {right.sql})", left.type, left, right)
+    return derived(nodes.function("nullif", left.node, right.node), left.type, left, right)
 
 
 @rule(exp.Nvl2)
@@ -214,7 +224,7 @@ def _extreme(to: Expressions, node: exp.Func) -> Term:
         raise Refused(f"the greatest {spark_name(type_)} is left to Spark")
     terms = [types.cast(term, type_) for term in terms]
     function = "greatest" if isinstance(node, exp.Greatest) else "least"
-    return derived(f"{function}({', '.join(term.sql for term in terms)})", type_, *terms)
+    return derived(nodes.function(function, *(term.node for term in terms)), type_, *terms)
 
 
 # --- numbers
@@ -225,7 +235,7 @@ def _abs(to: Expressions, node: exp.Abs) -> Term:
     found = to.term(node.this)
     if not types.is_number(found.type):
         raise Refused(f"abs of a {spark_name(found.type)} is left to Spark")
-    return derived(f"CAST(abs({found.sql}) AS {duckdb_type(found.type)})", found.type, found, name=call("abs", found))
+    return typed(nodes.function("abs", found.node), found.type, found, name=call("abs", found))
 
 
 @rule(exp.Ceil, exp.Floor)
@@ -235,13 +245,13 @@ def _whole(to: Expressions, node: exp.Func) -> Term:
         raise Refused("ceil and floor to a scale are left to Spark")
     function = "ceil" if isinstance(node, exp.Ceil) else "floor"
     name = call("CEIL" if function == "ceil" else "FLOOR", found)
-    return derived(f"CAST({function}({found.sql}) AS BIGINT)", types.LONG, found, name=name)
+    return typed(nodes.function(function, found.node), types.LONG, found, name=name)
 
 
 @rule(exp.Sqrt)
 def _sqrt(to: Expressions, node: exp.Sqrt) -> Term:
     found = types.cast(to.term(node.this), types.DOUBLE)
-    return derived(f"sqrt({found.sql})", types.DOUBLE, found)
+    return derived(nodes.function("sqrt", found.node), types.DOUBLE, found)
 
 
 @rule(exp.Round)
@@ -251,36 +261,43 @@ def _round(to: Expressions, node: exp.Round) -> Term:
     if not 0 <= places <= ROUNDED:
         raise Refused("round to so many places is left to Spark")
     if types.is_integer(found.type):
-        return derived(found.sql, found.type, found)
+        return derived(found.node, found.type, found)
     if pa.types.is_decimal128(found.type):
         scale = min(found.type.scale, places)
         type_ = pa.decimal128(min(38, found.type.precision - found.type.scale + 1 + scale), scale)
-        return derived(f"CAST(round({found.sql}, {places}) AS {duckdb_type(type_)})", type_, found)
+        return typed(_rounded(found.node, places), type_, found)
     if found.type != types.DOUBLE:
         raise Refused(f"round of a {spark_name(found.type)} is left to Spark")
     # Spark rounds the decimal digits that a DOUBLE is written with, half up.
-    exact = f"round(CAST(CAST({found.sql} AS VARCHAR) AS DECIMAL(38,20)), {places})"
-    return derived(f"CAST(CAST({exact} AS VARCHAR) AS DOUBLE)", types.DOUBLE, found)
+    digits = nodes.cast(cast_node(found.node, types.STRING), "DECIMAL(38,20)")
+    return typed(cast_node(_rounded(digits, places), types.STRING), types.DOUBLE, found)
+
+
+def _rounded(node: exp.Expr, places: int) -> exp.Expr:
+    return nodes.function("round", node, nodes.number(places))
 
 
 @rule(exp.IsNan)
 def _isnan(to: Expressions, node: exp.IsNan) -> Term:
     found = to.of(node.this, types.DOUBLE, types.FLOAT)
-    return derived(f"coalesce(isnan({found.sql}), false)", types.BOOLEAN, found)
+    return derived(
+        nodes.function("coalesce", nodes.function("isnan", found.node), nodes.boolean(False)), types.BOOLEAN, found
+    )
 
 
 # --- arrays and maps
 
 
 def _size(to: Expressions, node: exp.Func) -> Term:
-    found = to.term(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
+    found = to.term(first_argument(node))
     if pa.types.is_list(found.type):
-        counted = f"len({found.sql})"
+        counted = nodes.function("len", found.node)
     elif pa.types.is_map(found.type):
-        counted = f"cardinality({found.sql})"
+        counted = nodes.function("cardinality", found.node)
     else:
         raise Refused(f"size of a {spark_name(found.type)} is left to Spark")
-    return derived(f"CAST(coalesce({counted}, -1) AS INTEGER)", types.INT, found, name=call("size", found))
+    made = nodes.function("coalesce", counted, nodes.number(-1))
+    return typed(made, types.INT, found, name=call("size", found))
 
 
 rule(exp.ArraySize)(_size)
@@ -292,24 +309,29 @@ def _array_contains(to: Expressions, node: exp.ArrayContains) -> Term:
     found, item = to.term(node.this), to.term(node.expression)
     if not pa.types.is_list(found.type) or not types.is_plain(found.type.value_type) or item.value is None:
         raise Refused("array_contains of this is left to Spark")
-    same, item = types.compared(Term("", found.type.value_type), item)
+    same, item = types.compared(Term(exp.Null(), found.type.value_type), item)
     if not same.type.equals(found.type.value_type):
         raise Refused("array_contains of another type is left to Spark")
-    sql = (
-        f"CASE WHEN {found.sql} IS NULL OR {item.sql} IS NULL THEN NULL WHEN list_contains({found.sql}, {item.sql}) "
-        f"THEN true WHEN len(list_filter({found.sql}, lambda x: x IS NULL)) > 0 THEN NULL ELSE false END"
+    null = exp.Null()
+    unknown = exp.Or(this=exp.Is(this=found.node, expression=null), expression=exp.Is(this=item.node, expression=null))
+    is_null = exp.Lambda(this=exp.Is(this=nodes.variable("x"), expression=null), expressions=[nodes.variable("x")])
+    with_null = exp.GT(
+        this=nodes.function("len", nodes.function("list_filter", found.node, is_null)), expression=nodes.number(0)
     )
-    return derived(sql, types.BOOLEAN, found, item)
+    holds = nodes.function("list_contains", found.node, item.node)
+    branches: list[tuple[exp.Expr, exp.Expr]] = [(unknown, null), (holds, nodes.boolean(True)), (with_null, null)]
+    return derived(nodes.case(branches, nodes.boolean(False)), types.BOOLEAN, found, item)
 
 
 @rule(exp.Bracket)
 def _element(to: Expressions, node: exp.Bracket) -> Term:
     found, (key,) = to.term(node.this), node.expressions
     if pa.types.is_map(found.type):
-        same, wanted = types.compared(Term("", found.type.key_type), to.term(key))
+        same, wanted = types.compared(Term(exp.Null(), found.type.key_type), to.term(key))
         if not same.type.equals(found.type.key_type) or not wanted.is_literal:
             raise Refused("this look-up in a map is left to Spark")
-        return derived(f"{found.sql}[{wanted.sql}]", found.type.item_type, found)
+        entry = exp.Bracket(this=found.node, expressions=[wanted.node], offset=1)
+        return derived(entry, found.type.item_type, found)
     if not pa.types.is_list(found.type):
         raise Refused(f"an element of a {spark_name(found.type)} is left to Spark")
     at = to.integer(key)
@@ -317,7 +339,8 @@ def _element(to: Expressions, node: exp.Bracket) -> Term:
         if at < 0:
             return literal(None, found.type.value_type)
         name = None if found.name is None else f"{found.name}[{at}]"
-        return derived(f"list_extract({found.sql}, {at + 1})", found.type.value_type, found, name=name)
+        made = nodes.function("list_extract", found.node, nodes.number(at + 1))
+        return derived(made, found.type.value_type, found, name=name)
     if at == 0:
         raise Refused("element_at 0 is left to Spark")
-    return derived(f"list_extract({found.sql}, {at})", found.type.value_type, found)
+    return derived(nodes.function("list_extract", found.node, nodes.number(at)), found.type.value_type, found)

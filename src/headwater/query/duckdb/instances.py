@@ -20,7 +20,8 @@ from pathlib import Path
 
 import duckdb
 
-from headwater.query.duckdb.terms import text
+from headwater.query.duckdb import nodes
+from headwater.query.duckdb.generator import text_of
 from headwater.query.limits import Limits
 
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
@@ -127,9 +128,9 @@ def _opened(folders: Folders, memory: int | None = None) -> duckdb.DuckDBPyConne
     )
     if memory is not None:
         made.execute(f"SET GLOBAL memory_limit = '{max(memory, 1024 * 1024)}B'")
-    allowed = ", ".join(text(folder) for folder in sorted(folders))
+    allowed = text_of(nodes.array(nodes.string(folder) for folder in sorted(folders)))
     made.execute("SET GLOBAL TimeZone = 'UTC'; SET GLOBAL parquet_metadata_cache = true")
-    made.execute(f"SET GLOBAL allowed_directories = [{allowed}]; SET GLOBAL enable_external_access = false")
+    made.execute(f"SET GLOBAL allowed_directories = {allowed}; SET GLOBAL enable_external_access = false")
     made.execute("SET GLOBAL lock_configuration = true")
     return made
 

@@ -1,4 +1,4 @@
-"""FROM and its joins: the text, and what comes into scope."""
+"""FROM and its joins: their nodes, and what comes into scope."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from headwater.query.duckdb import coercion as types
+from headwater.query.duckdb import nodes
 from headwater.query.duckdb.expressions import Expressions
 from headwater.query.duckdb.scopes import NameScope, Source
 from headwater.query.duckdb.terms import Refused, Term, derived
@@ -29,69 +30,76 @@ _WORDS = {
     ("", "ANTI"): "ANTI JOIN",
 }
 
+_SIDES = {"LEFT JOIN": "LEFT", "RIGHT JOIN": "RIGHT", "FULL JOIN": "FULL"}
+_KINDS = {"INNER JOIN": "INNER", "CROSS JOIN": "CROSS", "SEMI JOIN": "SEMI", "ANTI JOIN": "ANTI"}
+
+
+def _joined(word: str, table: exp.Expr, condition: exp.Expr | None = None) -> exp.Join:
+    return exp.Join(this=table, side=_SIDES.get(word), kind=_KINDS.get(word), on=condition)
+
 
 class Joins:
     """Brings sources into a scope one after the other."""
 
-    def __init__(self, scope: NameScope, to: Expressions, table: Callable[[exp.Expr], tuple[str, Source]]) -> None:
+    def __init__(self, scope: NameScope, to: Expressions, table: Callable[[exp.Expr], tuple[exp.Expr, Source]]) -> None:
         self._scope, self._to, self._table = scope, to, table
         self.predicates: list[Predicate] = []
         """What must hold of every joined row."""
 
-    def start(self, node: exp.Expr) -> str:
-        text, source = self._table(node)
+    def start(self, node: exp.Expr) -> exp.Expr:
+        table, source = self._table(node)
         self._scope.sources.append(source)
-        return text
+        return table
 
-    def join(self, node: exp.Join) -> str:
+    def join(self, node: exp.Join) -> exp.Join:
         word = _WORDS.get((str(node.side or "").upper(), str(node.kind or "").upper()))
         if word is None or node.args.get("method") or node.args.get("match_condition"):
             raise Refused("this form of a join is left to Spark")
-        text, source = self._table(node.this)
+        table, source = self._table(node.this)
         if any(source.alias.lower() == other.alias.lower() for other in self._scope.sources):
             raise Refused(f"'{source.alias}' is joined twice under one name")
         using = [column.name for column in node.args.get("using") or ()]
         on = node.args.get("on")
         if word in ("SEMI JOIN", "ANTI JOIN"):
-            return self._filtering(word, text, source, on, using)
+            return self._filtering(word, table, source, on, using)
         if using:
-            return f" {word} {text} ON {self._using(word, source, using)}"
+            return _joined(word, table, self._using(word, source, using))
         self._scope.sources.append(source)
         if on is None:
             if word not in ("CROSS JOIN", "INNER JOIN"):
                 raise Refused("an outer join without a condition is left to Spark")
-            return f" CROSS JOIN {text}"
+            return _joined("CROSS JOIN", table)
         condition = self._to.condition(on)
         if word == "CROSS JOIN":
             word = "INNER JOIN"
         if word == "INNER JOIN":
             self.predicates.append(condition.predicate)
         self._after(word)
-        return f" {word} {text} ON {condition.sql}"
+        return _joined(word, table, condition.node)
 
-    def _filtering(self, word: str, text: str, source: Source, on: exp.Expr | None, using: list[str]) -> str:
+    def _filtering(self, word: str, table: exp.Expr, source: Source, on: exp.Expr | None, using: list[str]) -> exp.Join:
         """A semi or anti join: the right side is seen by the condition alone."""
         if on is None or using:
             raise Refused("a semi or anti join without ON is left to Spark")
         self._scope.sources.append(source)
         condition = self._to.condition(on)
         self._scope.sources.pop()
-        return f" {word} {text} ON {condition.sql}"
+        return _joined(word, table, condition.node)
 
-    def _using(self, word: str, right: Source, names: list[str]) -> str:
+    def _using(self, word: str, right: Source, names: list[str]) -> exp.Expr:
         if len(self._scope.sources) != 1 or self._scope.merged:
             raise Refused("USING after another join is left to Spark")
         left = self._scope.sources[0]
-        tests = []
+        tests: list[exp.Expr] = []
         for name in names:
             a, b = _one(left, name), _one(right, name)
             if not a.type.equals(b.type) or not types.is_plain(a.type):
                 raise Refused(f"USING ({name}) joins two types")
-            tests.append(f"{a.sql} = {b.sql}")
+            tests.append(exp.EQ(this=a.node, expression=b.node))
             if word == "RIGHT JOIN":
                 merged = replace(b, name=a.name)
             elif word == "FULL JOIN":
-                merged = derived(f"coalesce({a.sql}, {b.sql})", a.type, name=a.name)
+                merged = derived(nodes.function("coalesce", a.node, b.node), a.type, name=a.name)
             else:
                 merged = a
             self._scope.merged.append(merged)
@@ -100,7 +108,7 @@ class Joins:
         if word != "INNER JOIN":
             self._scope.merged = [replace(term, origin=None) for term in self._scope.merged]
         self._after(word)
-        return " AND ".join(tests)
+        return nodes.joined(exp.And, tests)
 
     def _after(self, word: str) -> None:
         """Where a join may add rows of NULLs, conditions on that side's columns no longer lead to its files."""
@@ -117,7 +125,7 @@ def _unknown(source: Source) -> Source:
 
 
 def _one(source: Source, name: str) -> Term:
-    found = [column for column in source.columns if (column.name or "").lower() == name.lower()]
+    found = source.named.get(name.lower(), ())
     if len(found) != 1:
         raise Refused(f"USING ({name}) is left to Spark")
     return found[0]

@@ -11,11 +11,13 @@ from typing import Any
 import duckdb
 
 from headwater.formats.file_scan import ScannedFile
+from headwater.query.duckdb import nodes
 from headwater.query.duckdb.connections import register
 from headwater.query.duckdb.eligibility import QueryPlan
+from headwater.query.duckdb.generator import text_of
 from headwater.query.duckdb.instances import connect, release
 from headwater.query.duckdb.scans import DuckScan
-from headwater.query.duckdb.terms import Origin, Refused, literal, text
+from headwater.query.duckdb.terms import Origin, Refused, literal_node
 from headwater.query.explanation import Stage
 from headwater.query.limits import Limits, QueryStop
 from headwater.query.predicates import And, Compare, OneOf, Predicate
@@ -138,12 +140,13 @@ def _ruled_out(
 
 
 def _probed(connection: duckdb.DuckDBPyConnection, path: str, origin: Origin, value: Any, schema: Any) -> set[int]:
-    wanted = literal(value, schema.field(origin.column).type).sql
+    wanted = literal_node(value, schema.field(origin.column).type)
+    probe = nodes.function("parquet_bloom_probe", nodes.string(path), nodes.string(origin.column), wanted)
+    excluded = nodes.select(
+        [nodes.variable("row_group_id")], nodes.table(probe), where=nodes.variable("bloom_filter_excludes")
+    )
     try:
-        rows = connection.execute(
-            f"SELECT row_group_id FROM parquet_bloom_probe({text(path)}, {text(origin.column)}, {wanted}) "
-            "WHERE bloom_filter_excludes"
-        ).fetchall()
+        rows = connection.execute(text_of(excluded)).fetchall()
     except duckdb.Error:  # a file from before the column was added, or a type that has no filter
         return set()
     return {row[0] for row in rows}

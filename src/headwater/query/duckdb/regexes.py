@@ -44,13 +44,13 @@ def for_duckdb(pattern: str) -> str:
         quantified = repeats
         found.append(_ANY if char == "." and step == "." else step)
         at += len(step)
-    made = "".join(found)
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise Refused(f"the pattern '{pattern}' is left to Spark: {error}") from None
-    return made
+    groups(pattern)  # one that is broken is refused
+    return "".join(found)
 
 
 def groups(pattern: str) -> int:
-    return re.compile(pattern).groups
+    """How many a pattern has."""
+    try:
+        return re.compile(pattern).groups
+    except (re.error, OverflowError, RecursionError) as error:
+        raise Refused(f"the pattern '{pattern}' is left to Spark: {error}") from None

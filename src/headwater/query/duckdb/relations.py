@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
+from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.model import At, Kind
 from headwater.core.state import RelationRecord
 from headwater.formats.base import Address, Format, LakeContext
@@ -40,7 +40,7 @@ class Catalogue:
 
     @property
     def home(self) -> str:
-        return self.warehouse.around.home
+        return self.warehouse.context.home
 
     def same(self, other: Catalogue) -> bool:
         """Whether nothing was made, dropped or moved between the two."""
@@ -49,7 +49,7 @@ class Catalogue:
     def record(self, kind: Kind, name: str) -> RelationRecord | None:
         return self._records.get((kind, name))
 
-    def place(self, kind: Kind, name: str) -> tuple[Format, Address]:
+    def locate(self, kind: Kind, name: str) -> tuple[Format, Address]:
         record = self.record(kind, name)
         if record is None:
             return self.warehouse.format(kind, name), self.warehouse.address(kind, name)
@@ -64,12 +64,12 @@ class _Handles:
         self._held: OrderedDict[tuple[object, ...], tuple[NativeTable, threading.Lock]] = OrderedDict()
 
     def get(self, found: Format, address: Address, around: LakeContext) -> tuple[NativeTable, threading.Lock]:
-        if found.light is None:
+        if found.native is None:
             raise Refused(f"{found.title} tables are not read without a JVM")
         key = (found.name, address, around.warehouse, around.home)
         with self._lock:
             if key not in self._held:
-                self._held[key] = (found.light(address, around), threading.Lock())
+                self._held[key] = (found.native(address, around), threading.Lock())
             self._held.move_to_end(key)
             while len(self._held) > _HANDLES:
                 self._held.popitem(last=False)
@@ -82,26 +82,20 @@ _handles = _Handles()
 def reading(catalogue: Catalogue, kind: Kind, name: str, at: At | None) -> PinnedRelation:
     """A relation at one version, exactly as Spark would read it; Refused if that can't be promised."""
     try:
-        found, address = catalogue.place(kind, name)
-        table, lock = _handles.get(found, address, catalogue.warehouse.around)
+        found, address = catalogue.locate(kind, name)
+        table, lock = _handles.get(found, address, catalogue.warehouse.context)
         with lock:
-            return _pinned(table, kind, name, found.name, at, catalogue.warehouse.around.warehouse)
+            return _pinned(table, kind, name, found.name, at, catalogue.warehouse.context.warehouse)
     except Refused:
         raise
     except Unsupported as error:
         raise Refused(error.problem.message) from error
     except TerminalError as error:
         if error.code is Code.NO_SUCH_RELATION:
-            raise no_data(kind, name) from error
+            raise catalogue.warehouse.without_data(kind, name) from error
         raise
     except ImportError as error:
         raise Refused(f"{kind.value} '{name}' needs a library that is not installed: {error}") from error
-
-
-def no_data(kind: Kind, name: str) -> UsageError:
-    return UsageError(
-        Code.NO_SUCH_RELATION, f"{kind.value} '{name}' has no data yet", hint="run it first: headwater run --once"
-    )
 
 
 def _pinned(table: NativeTable, kind: Kind, name: str, format: str, at: At | None, warehouse: str) -> PinnedRelation:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
 
 from headwater.core.model import Kind, Version
 from headwater.formats.file_scan import ParquetScan, ScannedFile
+from headwater.query.duckdb import nodes
 from headwater.query.duckdb.footers import bound_nan, hold_as_they_are
-from headwater.query.duckdb.terms import Origin, Refused, duckdb_type, identifier, literal, text
+from headwater.query.duckdb.terms import Origin, Refused, cast_node, duckdb_type, literal_node
 from headwater.query.predicates import Bounds, Predicate, may_hold
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+_PATTERN = re.compile(r"([*?\[])")
+"""What DuckDB takes for a pattern in the name of a file; in brackets of its own it stands for itself."""
 MOST_FILES = 5000
 """Above this the list of files alone is a burden; Spark reads such tables better."""
 
@@ -90,59 +94,62 @@ class DuckScan:
 
         return all(may_hold(predicate, known) for predicate in (self.predicates if by is None else by))
 
-    def sql(self, files: Sequence[ScannedFile], registered: str | None) -> str:
-        """What stands in FROM."""
+    def query(self, files: Sequence[ScannedFile], registered: str | None) -> exp.Select:
+        """What it reads, for its place in FROM: the rows of some files, or those that were registered."""
+        schema = self.reading.schema
         if registered is not None:
-            picked = [f"{identifier(name)} AS c{at}" for at, name in zip(self.used, self.columns, strict=True)]
-            return f"SELECT {', '.join(picked) or '1'} FROM {registered}"
+            return self._select([nodes.stored(schema.names[at]) for at in self.used], nodes.table(registered))
         found = self.reading.files
         if found is None:
             raise Refused("the rows were not read")
         if not files:
-            empty = [f"{literal(None, self.reading.schema.field(at).type).sql} AS c{at}" for at in self.used]
-            return f"SELECT {', '.join(empty) or '1'} WHERE false"
+            empty = [literal_node(None, schema.field(at).type) for at in self.used]
+            return self._select(empty, where=nodes.boolean(False))
         if len(files) > MOST_FILES:
             raise Refused(f"{len(files)} files of {self.reading.kind.value} '{self.reading.name}' are Spark's to read")
-        stored = [at for at in self.used if self.reading.schema.names[at] not in found.partition_columns]
-        guarded = (
-            not bound_nan(files) if any(_has_floats(self.reading.schema.field(at).type) for at in stored) else False
-        )
-        picked = [
-            f"{self._stored(at, guarded) if at in stored else self._partition(files, at)} AS c{at}" for at in self.used
-        ]
-        listed = ", ".join(text(file.path) for file in files)
-        names = [self.reading.schema.names[at] for at in stored]
-        alike = hold_as_they_are(files, self.reading.schema, names, found.field_ids)
-        columns = "" if alike else self._columns(found, stored)
-        return f"SELECT {', '.join(picked) or '1'} FROM read_parquet([{listed}]{columns}, hive_partitioning=false)"
+        stored = [at for at in self.used if schema.names[at] not in found.partition_columns]
+        guarded = any(_has_floats(schema.field(at).type) for at in stored) and not bound_nan(files)
+        picked = [self._stored(at, guarded) if at in stored else self._partition(files, at) for at in self.used]
+        arguments: list[exp.Expr] = [nodes.array(nodes.string(_PATTERN.sub(r"[\1]", file.path)) for file in files)]
+        alike = hold_as_they_are(files, schema, [schema.names[at] for at in stored], found.field_ids)
+        if stored and not alike:
+            arguments.append(nodes.option("schema", self._columns(found, stored)))
+        arguments.append(nodes.option("hive_partitioning", nodes.boolean(False)))
+        return self._select(picked, nodes.table(nodes.function("read_parquet", *arguments)))
 
-    def _stored(self, at: int, guarded: bool) -> str:
+    def _select(
+        self, values: Sequence[exp.Expr], source: exp.Expr | None = None, where: exp.Expr | None = None
+    ) -> exp.Select:
+        picked = [nodes.named(value, at) for at, value in zip(self.used, values, strict=True)]
+        return nodes.select(picked or [nodes.number(1)], source, where)
+
+    def _stored(self, at: int, guarded: bool) -> exp.Expr:
         field = self.reading.schema.field(at)
+        column = nodes.stored(field.name)
         # What stands in TRY is judged by its values alone, never by a file's bounds.
-        return f"TRY({identifier(field.name)})" if guarded and _has_floats(field.type) else identifier(field.name)
+        return nodes.function("try", column) if guarded and _has_floats(field.type) else column
 
-    def _columns(self, found: ParquetScan, stored: Iterable[int]) -> str:
+    def _columns(self, found: ParquetScan, stored: Iterable[int]) -> exp.ToMap:
         """The table's own columns: files from before a column was added or widened are brought to it."""
-        entries = []
+        entries: list[tuple[exp.Expr, exp.Expr]] = []
         for at in stored:
             name, type_ = self.reading.schema.names[at], self.reading.schema.field(at).type
-            key = text(name) if found.field_ids is None else str(found.field_ids[name])
-            entries.append(f"{key}: {{name: {text(name)}, type: {text(duckdb_type(type_))}, default_value: NULL}}")
-        return f", schema=MAP {{{', '.join(entries)}}}" if entries else ""
+            key = nodes.string(name) if found.field_ids is None else nodes.number(found.field_ids[name])
+            told = {"name": nodes.string(name), "type": nodes.string(duckdb_type(type_)), "default_value": exp.Null()}
+            entries.append((key, nodes.struct((nodes.string(word), value) for word, value in told.items())))
+        return exp.ToMap(this=nodes.struct(entries))
 
-    def _partition(self, files: Sequence[ScannedFile], at: int) -> str:
+    def _partition(self, files: Sequence[ScannedFile], at: int) -> exp.Expr:
         field = self.reading.schema.field(at)
-        values = [literal(file.partition.get(field.name), field.type).sql for file in files]
-        if len(set(values)) == 1:
-            return values[0]
-        return (
-            f"list_extract(CAST([{', '.join(values)}] AS {duckdb_type(field.type)}[]), CAST(file_index AS BIGINT) + 1)"
-        )
+        values = [file.partition.get(field.name) for file in files]
+        if len({repr(value) for value in values}) == 1:
+            return literal_node(values[0], field.type)
+        listed = cast_node(nodes.array(literal_node(value, field.type) for value in values), pa.list_(field.type))
+        place = exp.Add(this=nodes.cast(nodes.variable("file_index"), "BIGINT"), expression=nodes.number(1))
+        return nodes.function("list_extract", listed, place)
 
 
 def _has_floats(type: pa.DataType) -> bool:
-    import pyarrow as pa
-
     if pa.types.is_nested(type):
         return any(_has_floats(type.field(at).type) for at in range(type.num_fields))
     return bool(pa.types.is_floating(type))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pyarrow as pa
 from sqlglot import exp
 
 from headwater.core.errors import Code, UsageError, Where, did_you_mean
-from headwater.query.duckdb.terms import Refused, Term, derived, spark_name, text
+from headwater.query.duckdb import nodes
+from headwater.query.duckdb.terms import Refused, Term, derived, spark_name
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,14 @@ class Source:
     columns: tuple[Term, ...]
     hidden: frozenset[str] = frozenset()
     """Columns that a join by USING has merged into another's: found by qualified name only."""
+
+    @cached_property
+    def named(self) -> Mapping[str, list[Term]]:
+        """Its columns by their names in small letters: case makes no difference to Spark."""
+        found: dict[str, list[Term]] = {}
+        for column in self.columns:
+            found.setdefault((column.name or "").lower(), []).append(column)
+        return found
 
 
 @dataclass
@@ -36,17 +46,17 @@ class NameScope:
     """Whether a name was found only in the query around."""
 
     def column(self, column: exp.Column) -> Term:
-        """The term that a column name stands for."""
+        """The term that a column name stands for; its own name is as the query writes it, which is how Spark has it."""
         parts = [part.name for part in column.parts]
         found = self._local(parts)
         if found is not None:
-            return found
+            return replace(found, name=parts[-1])
         scope = self.outer
         while scope is not None:
             found = scope._local(parts)
             if found is not None:
                 self.reached_out = True
-                return replace(found, origin=None)
+                return replace(found, name=parts[-1], origin=None)
             scope = scope.outer
         raise self._unknown(column, parts)
 
@@ -63,7 +73,7 @@ class NameScope:
     def _local(self, parts: Sequence[str]) -> Term | None:
         qualified = [source for source in self.sources if source.alias.lower() == parts[0].lower()]
         if len(parts) > 1 and qualified:
-            named = [c for source in qualified for c in source.columns if _same(c.name, parts[1])]
+            named = [column for source in qualified for column in source.named.get(parts[1].lower(), ())]
             if len(named) > 1:
                 raise Refused(f"'{'.'.join(parts)}' is not unique")
             if named:
@@ -77,10 +87,11 @@ class NameScope:
         return None if alias is None else _within(alias, parts[1:])
 
     def _plain(self, name: str) -> list[Term]:
-        merged = [term for term in self.merged if _same(term.name, name)]
+        name = name.lower()
+        merged = [term for term in self.merged if (term.name or "").lower() == name]
         if merged:
             return merged
-        return [c for s in self.sources for c in s.columns if _same(c.name, name) and name.lower() not in s.hidden]
+        return [column for s in self.sources if name not in s.hidden for column in s.named.get(name, ())]
 
     def has_column(self, name: str) -> bool:
         return bool(self._plain(name))
@@ -99,10 +110,6 @@ class NameScope:
         )
 
 
-def _same(name: str | None, wanted: str) -> bool:
-    return name is not None and name.lower() == wanted.lower()
-
-
 def _within(term: Term, fields: Sequence[str]) -> Term:
     for name in fields:
         term = struct_field(term, name)
@@ -117,4 +124,6 @@ def struct_field(term: Term, name: str) -> Term:
     if len(found) != 1:
         raise Refused(f"the struct has {'no' if not found else 'more than one'} field '{name}'")
     field = found[0]
-    return derived(f"struct_extract({term.sql}, {text(field.name)})", field.type, term, name=field.name)
+    return derived(
+        nodes.function("struct_extract", term.node, nodes.string(field.name)), field.type, term, name=field.name
+    )

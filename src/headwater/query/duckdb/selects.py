@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +14,8 @@ from headwater.query.duckdb import coercion as types
 from headwater.query.duckdb import conditions as _conditions  # noqa: F401
 from headwater.query.duckdb import dates as _dates  # noqa: F401
 from headwater.query.duckdb import functions as _functions  # noqa: F401
+from headwater.query.duckdb import nodes
+from headwater.query.duckdb import numbers as _numbers  # noqa: F401
 from headwater.query.duckdb.aggregates import ordering
 from headwater.query.duckdb.expressions import BooleanTerm, Clock, Expressions
 from headwater.query.duckdb.joins import Joins
@@ -25,14 +26,14 @@ from headwater.query.predicates import And, Predicate, columns
 
 _KNOWN = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_",
           "hint", "kind"}  # fmt: skip
-_OPERATIONS = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
+_OPERATIONS = (exp.Union, exp.Except, exp.Intersect)
 
 
 @dataclass(frozen=True)
 class DuckQuery:
-    """A query in DuckDB's words; each column's `sql` is its made-up name."""
+    """A query in DuckDB's words; each column's `node` is its made-up name."""
 
-    sql: str
+    node: exp.Query
     columns: tuple[Term, ...]
     reaches_out: bool = False
 
@@ -74,8 +75,8 @@ class Queries:
             return _Select(self, node, _with(node, named), outer).made()
         raise Refused(f"{type(node).__name__.lower()} is left to Spark")
 
-    def table(self, node: exp.Expr, named: Mapping[str, Named], outer: NameScope | None) -> tuple[str, Source]:
-        """Something in FROM: its text and what it brings into scope."""
+    def table(self, node: exp.Expr, named: Mapping[str, Named], outer: NameScope | None) -> tuple[exp.Expr, Source]:
+        """Something in FROM: its node and what it brings into scope."""
         if isinstance(node, exp.Subquery):
             if _extras(node, {"this", "alias", "with_"}):
                 raise Refused("this form of a subquery is left to Spark")
@@ -95,19 +96,23 @@ class Queries:
         inner = Queries(lambda _: scan, self.clock, self.scans, self._numbers)
         return self._placed(inner.query(shown, {}), name, _column_aliases(node))
 
-    def _scanned(self, scan: DuckScan, name: str, aliases: tuple[str, ...]) -> tuple[str, Source]:
+    def _scanned(self, scan: DuckScan, name: str, aliases: tuple[str, ...]) -> tuple[exp.Expr, Source]:
         scan.alias = self.alias()
         self.scans.append(scan)
         schema = scan.reading.schema
         terms = tuple(
-            Term(f"{scan.alias}.c{at}", f.type, f.name, origin=Origin(scan, f.name)) for at, f in enumerate(schema)
+            Term(node, field.type, field.name, origin=Origin(scan, field.name))
+            for node, field in zip(nodes.columns(scan.alias, len(schema)), schema, strict=True)
         )
-        return f"(\x00{scan.alias}\x00) AS {scan.alias}", Source(name, _with_names(terms, aliases))
+        return nodes.scan(scan.alias), Source(name, _with_names(terms, aliases))
 
-    def _placed(self, made: DuckQuery, name: str, aliases: tuple[str, ...]) -> tuple[str, Source]:
+    def _placed(self, made: DuckQuery, name: str, aliases: tuple[str, ...]) -> tuple[exp.Expr, Source]:
         alias = self.alias()
-        terms = tuple(replace(c, sql=f"{alias}.{c.sql}", aggregate=False, windowed=False) for c in made.columns)
-        return f"({made.sql}) AS {alias}", Source(name, _with_names(terms, aliases))
+        terms = tuple(
+            replace(column, node=node, aggregate=False, windowed=False)
+            for node, column in zip(nodes.columns(alias, len(made.columns)), made.columns, strict=True)
+        )
+        return nodes.aliased(made.node, alias), Source(name, _with_names(terms, aliases))
 
     def _set(self, node: exp.SetOperation, named: Mapping[str, Named], outer: NameScope | None) -> DuckQuery:
         if _extras(node, {"this", "expression", "distinct", "order", "limit", "offset", "with_"}):
@@ -116,18 +121,19 @@ class Queries:
         if len(left.columns) != len(right.columns):
             raise Refused("the sides of a set operation have different numbers of columns")
         kinds = [types.wider(a.type, b.type) for a, b in zip(left.columns, right.columns, strict=True)]
-        word = _OPERATIONS.get(type(node))
         every = not node.args.get("distinct")
-        plain = (every and word == "UNION") or all(types.is_grouped_alike(kind) for kind in kinds)
-        if word is None or not plain:
+        plain = (every and type(node) is exp.Union) or all(types.is_grouped_alike(kind) for kind in kinds)
+        if type(node) not in _OPERATIONS or not plain:
             raise Refused("a set operation over these types is left to Spark")
-        sides = " ".join((_aligned(left, kinds), word + (" ALL" if every else ""), _aligned(right, kinds)))
+        made = type(node)(this=_aligned(left, kinds), expression=_aligned(right, kinds), distinct=not every)
         outputs = tuple(
-            Term(f"c{at}", kind, column.name) for at, (kind, column) in enumerate(zip(kinds, left.columns, strict=True))
+            Term(nodes.output(at), kind, column.name)
+            for at, (kind, column) in enumerate(zip(kinds, left.columns, strict=True))
         )
         scope = NameScope([Source("", outputs)])
         to = Expressions(scope, self.clock, lambda inner, around: self.query(inner, named, around))
-        return DuckQuery(sides + _tail(node, to, outputs), outputs, left.reaches_out or right.reaches_out)
+        _add_tail(made, node, to, outputs)
+        return DuckQuery(made, outputs, left.reaches_out or right.reaches_out)
 
 
 class _Select:
@@ -149,7 +155,7 @@ class _Select:
 
     def made(self) -> DuckQuery:
         node, scope = self._node, self._scope
-        source = self._sources()
+        tables = self._tables()
         condition = self._condition("where")
         items = self._items()
         keys = self._keys(items)
@@ -157,42 +163,43 @@ class _Select:
         distinct = node.args.get("distinct")
         if distinct is not None and (distinct.args.get("on") or not all(types.is_grouped_alike(i.type) for i in items)):
             raise Refused("DISTINCT over these columns is left to Spark")
-        tail = _tail(node, self._to, tuple(items), positional=distinct is not None)
+        made = exp.Select(
+            expressions=[nodes.named(item.node, at) for at, item in enumerate(items)],
+            distinct=None if distinct is None else exp.Distinct(),
+            from_=None if tables is None else exp.From(this=tables[0]),
+            joins=None if tables is None else tables[1:],
+            where=None if condition is None else exp.Where(this=condition),
+            group=exp.Group(expressions=[key.node for key in keys]) if keys else None,
+            having=None if having is None else exp.Having(this=having.node),
+        )
+        _add_tail(made, node, self._to, tuple(items), positional=distinct is not None)
         grouped = keys is not None or any(item.aggregate for item in items) or having is not None
         if grouped and any(item.windowed for item in items):
             raise Refused("windows over aggregates are left to Spark")
-        selected = ", ".join(f"{item.sql} AS c{at}" for at, item in enumerate(items))
-        parts = [
-            f"SELECT {'DISTINCT ' if distinct is not None else ''}{selected}",
-            "" if source is None else f"FROM {source}",
-            "" if condition is None else f"WHERE {condition}",
-            "" if not keys else f"GROUP BY {', '.join(key.sql for key in keys)}",
-            "" if having is None else f"HAVING {having.sql}",
-        ]
         outputs = self._outputs(items, None if not grouped else keys or [])
-        reaches_out = scope.reached_out or self._reaches_out
-        return DuckQuery(" ".join(part for part in parts if part) + tail, outputs, reaches_out)
+        return DuckQuery(made, outputs, scope.reached_out or self._reaches_out)
 
-    def _sources(self) -> str | None:
+    def _tables(self) -> list[exp.Expr] | None:
+        """What stands in FROM: the first table, then its joins."""
         start = self._node.args.get("from_")
         if start is None:
             if self._node.args.get("joins"):
                 raise Refused("a join without FROM is left to Spark")
             return None
         joins = Joins(self._scope, self._to, lambda each: self._queries.table(each, self._named, self._scope.outer))
-        text = joins.start(start.this)
+        tables = [joins.start(start.this)]
         for join in self._node.args.get("joins") or ():
-            text += joins.join(join)
+            tables.append(joins.join(join))
         for predicate in joins.predicates:
             _prune(predicate)
-        return text
+        return tables
 
-    def _condition(self, key: str) -> str | None:
+    def _condition(self, key: str) -> exp.Expr | None:
         """A clause part by part: where one is refused, what the others say of the tables is still known."""
         clause = self._node.args.get(key)
         if clause is None:
             return None
-        found: list[str] = []
+        found: list[exp.Expr] = []
         refused: Refused | None = None
         for part in clause.this.flatten() if isinstance(clause.this, exp.And) else [clause.this]:
             try:
@@ -200,12 +207,12 @@ class _Select:
                 if condition.aggregate or condition.windowed:
                     raise Refused(f"an aggregate in {key.upper()} is left to Spark")
                 _prune(condition.predicate)
-                found.append(condition.sql)
+                found.append(condition.node)
             except Refused as error:
                 refused = refused or error
         if refused is not None:
             raise refused
-        return " AND ".join(found)
+        return nodes.joined(exp.And, found)
 
     def _items(self) -> list[Term]:
         items: list[Term] = []
@@ -257,18 +264,18 @@ class _Select:
         for column in clause.find_all(exp.Column):
             alias = None if column.table else self._scope.aliases.get(column.name.lower())
             doubtful = alias is not None and self._scope.has_column(column.name)
-            if alias is not None and doubtful and self._to.term(column).sql != alias.sql:
+            if alias is not None and doubtful and self._to.term(column).node != alias.node:
                 raise Refused(f"'{column.name}' in HAVING is a column and an alias")
         return self._to.condition(clause.this)
 
     def _outputs(self, items: list[Term], keys: list[Term] | None) -> tuple[Term, ...]:
         """What is seen from outside; a column stays a stored one where a filter outside may go below this query."""
         cut = any(self._node.args.get(key) for key in ("limit", "offset")) or any(item.windowed for item in items)
-        grouped = None if keys is None else {key.sql for key in keys}
+        grouped = None if keys is None else {key.node for key in keys}
         return tuple(
             Term(
-                f"c{at}", item.type, item.name,
-                origin=None if cut or (grouped is not None and item.sql not in grouped) else item.origin,
+                nodes.output(at), item.type, item.name,
+                origin=None if cut or (grouped is not None and item.node not in grouped) else item.origin,
             )
             for at, item in enumerate(items)
         )  # fmt: skip
@@ -283,40 +290,42 @@ def _prune(predicate: Predicate) -> None:
             scan.predicates.append(part)
 
 
-def _tail(node: exp.Expr, to: Expressions, outputs: tuple[Term, ...], *, positional: bool = False) -> str:
+def _add_tail(
+    made: exp.Query, node: exp.Expr, to: Expressions, outputs: tuple[Term, ...], *, positional: bool = False
+) -> None:
     """ORDER BY, LIMIT and OFFSET."""
-    sql = ""
     order = node.args.get("order")
     if order is not None:
         if _extras(order, {"expressions"}):
             raise Refused("this form of ORDER BY is left to Spark")
-        sql += " ORDER BY " + ", ".join(_ordered(each, to, outputs, positional) for each in order.expressions)
-    for key, word in (("limit", "LIMIT"), ("offset", "OFFSET")):
-        clause = node.args.get(key)
+        made.set(
+            "order", exp.Order(expressions=[_ordered(each, to, outputs, positional) for each in order.expressions])
+        )
+    for kind in (exp.Limit, exp.Offset):
+        clause = node.args.get(kind.key)
         if clause is not None:
             if not isinstance(clause, (exp.Limit, exp.Offset)) or clause.args.get("expressions"):
-                raise Refused(f"this form of {word} is left to Spark")
-            sql += f" {word} {to.integer(clause.expression)}"
-    return sql
+                raise Refused(f"this form of {kind.key.upper()} is left to Spark")
+            made.set(kind.key, kind(expression=nodes.number(to.integer(clause.expression))))
 
 
-def _ordered(node: exp.Ordered, to: Expressions, outputs: tuple[Term, ...], positional: bool) -> str:
+def _ordered(node: exp.Ordered, to: Expressions, outputs: tuple[Term, ...], positional: bool) -> exp.Ordered:
     """Spark looks a name up among the outputs first, then in what the query reads."""
     inner = node.this
     if isinstance(inner, exp.Literal) and not inner.is_string:
         found = _at(list(outputs), inner)
-        return ordering(replace(found, sql=f"c{outputs.index(found)}"), node)[0]
+        return ordering(replace(found, node=nodes.output(outputs.index(found))), node)[0]
     if isinstance(inner, exp.Column) and not inner.table:
         named = [at for at, output in enumerate(outputs) if (output.name or "").lower() == inner.name.lower()]
         if len(named) == 1:
-            return ordering(replace(outputs[named[0]], sql=f"c{named[0]}"), node)[0]
+            return ordering(replace(outputs[named[0]], node=nodes.output(named[0])), node)[0]
         if named:
             raise Refused(f"'{inner.name}' in ORDER BY is not unique")
     if positional:
         raise Refused("an order by what is not selected is left to Spark")
     for column in inner.find_all(exp.Column):
         output = [o for o in outputs if not column.table and (o.name or "").lower() == column.name.lower()]
-        if output and to.scope.has_column(column.name) and output[0].sql != to.term(column).sql:
+        if output and to.scope.has_column(column.name) and output[0].node != to.term(column).node:
             raise Refused(f"'{column.name}' in ORDER BY is a column and an output")
     return ordering(to.term(inner), node)[0]
 
@@ -330,11 +339,12 @@ def _at(items: list[Term], node: exp.Literal) -> Term:
     return items[at - 1]
 
 
-def _aligned(made: DuckQuery, kinds: list[pa.DataType]) -> str:
+def _aligned(made: DuckQuery, kinds: list[pa.DataType]) -> exp.Subquery:
     if all(column.type.equals(kind) for column, kind in zip(made.columns, kinds, strict=True)):
-        return f"({made.sql})"
-    casts = (types.cast(column, kind).sql for column, kind in zip(made.columns, kinds, strict=True))
-    return f"(SELECT {', '.join(f'{sql} AS c{at}' for at, sql in enumerate(casts))} FROM ({made.sql}))"
+        return exp.Subquery(this=made.node)
+    casts = (types.cast(column, kind).node for column, kind in zip(made.columns, kinds, strict=True))
+    picked = [nodes.named(node, at) for at, node in enumerate(casts)]
+    return exp.Subquery(this=nodes.select(picked, exp.Subquery(this=made.node)))
 
 
 def _with(node: exp.Expr, named: Mapping[str, Named]) -> Mapping[str, Named]:
@@ -375,16 +385,3 @@ def _name_of(table: exp.Table) -> str:
 
 def _extras(node: exp.Expr, known: set[str]) -> set[str]:
     return {key for key, value in node.args.items() if key not in known and value not in (None, [], False)}
-
-
-_PLACE = re.compile("\x00(t\\d+)\x00")
-
-
-def needed(sql: str, scan: DuckScan) -> list[int]:
-    """The columns of a scan that the finished text names."""
-    return sorted({int(at) for at in re.findall(rf"\b{scan.alias}\.c(\d+)\b", sql)})
-
-
-def filled(sql: str, scans: Mapping[str, str]) -> str:
-    """The text with each scan in its place."""
-    return _PLACE.sub(lambda match: scans[match[1]], sql)

@@ -1,16 +1,18 @@
-"""Parts of a query as they are handed to DuckDB: text, Spark's type, and what is known of them."""
+"""Parts of a query as they are handed to DuckDB: a node, Spark's type, and what is known of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timezone
-from decimal import Decimal
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from sqlglot import exp
 
 from headwater.core.errors import Unsupported
+from headwater.core.quotes import double_quoted
+from headwater.query.duckdb import nodes
 
 if TYPE_CHECKING:
     from headwater.query.duckdb.scans import DuckScan
@@ -48,7 +50,8 @@ NO_VALUE = _NoValue()
 class Term:
     """An expression of DuckDB with the type that Spark gives it."""
 
-    sql: str
+    node: exp.Expr
+    """Held by several terms, so it is not changed."""
     type: pa.DataType
     name: str | None = None
     """What Spark calls it where it has no alias; None: not known here."""
@@ -67,66 +70,52 @@ class Term:
         return replace(self, name=name)
 
 
-def derived(sql: str, type: pa.DataType, *parts: Term, name: str | None = None) -> Term:
+def derived(node: exp.Expr, type: pa.DataType, *parts: Term, name: str | None = None) -> Term:
     """A term made of others."""
     return Term(
-        sql, type, name, aggregate=any(part.aggregate for part in parts), windowed=any(part.windowed for part in parts)
+        node, type, name, aggregate=any(part.aggregate for part in parts), windowed=any(part.windowed for part in parts)
     )
 
 
-def identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+def cast_node(node: exp.Expr, type: pa.DataType) -> exp.Cast:
+    """A node in one of Spark's types."""
+    return nodes.cast(node, duckdb_type(type))
 
 
 def literal(value: Any, type: pa.DataType, name: str | None = None) -> Term:
     """A value in DuckDB's words."""
-    return Term(_literal(value, type), type, name, value=value)
+    return Term(literal_node(value, type), type, name, value=value)
 
 
-def _literal(value: Any, type: pa.DataType) -> str:
+def literal_node(value: Any, type: pa.DataType) -> exp.Expr:
     if value is None:
-        return "NULL" if pa.types.is_null(type) else f"CAST(NULL AS {duckdb_type(type)})"
-    for is_such, written in _WRITTEN:
+        return exp.Null() if pa.types.is_null(type) else cast_node(exp.Null(), type)
+    for is_such, node in _NODES:
         if is_such(type):
-            return written(value, type)
+            return node(value, type)
     raise Refused(f"there is no literal of type {spark_name(type)}")
 
 
-def _timestamp(value: datetime, type: pa.DataType) -> str:
+def _timestamp(value: datetime, type: pa.DataType) -> exp.Expr:
     if type.tz:
-        return f"TIMESTAMPTZ '{value.astimezone(timezone.utc).replace(tzinfo=None).isoformat(' ')}+00'"
-    return f"TIMESTAMP '{value.isoformat(' ')}'"
+        return cast_node(nodes.string(f"{value.astimezone(timezone.utc).replace(tzinfo=None).isoformat(' ')}+00"), type)
+    return cast_node(nodes.string(value.isoformat(" ")), type)
 
 
-def _double(value: float, type: pa.DataType) -> str:
-    return f"CAST('{value!r}' AS {duckdb_type(type)})"
-
-
-def _whole(value: int, type: pa.DataType) -> str:
+def _whole(value: int, type: pa.DataType) -> exp.Expr:
     # A bare number takes the type of what it is compared with, so that the storage can use it.
-    return str(value) if pa.types.is_int32(type) and value >= 0 else f"CAST({value} AS {duckdb_type(type)})"
+    plain = nodes.number(value)
+    return plain if pa.types.is_int32(type) and value >= 0 else cast_node(plain, type)
 
 
-def _date(value: date, type: pa.DataType) -> str:
-    return f"DATE '{value.isoformat()}'"
-
-
-def _decimal(value: Decimal, type: pa.DataType) -> str:
-    return f"CAST('{value:f}' AS {duckdb_type(type)})"
-
-
-_Written = Callable[[Any, pa.DataType], str]
-_WRITTEN: tuple[tuple[Callable[[pa.DataType], bool], _Written], ...] = (
-    (pa.types.is_boolean, lambda value, _: "true" if value else "false"),
+_Node = Callable[[Any, pa.DataType], exp.Expr]
+_NODES: tuple[tuple[Callable[[pa.DataType], bool], _Node], ...] = (
+    (pa.types.is_boolean, lambda value, _: nodes.boolean(value)),
     (pa.types.is_integer, _whole),
-    (pa.types.is_floating, _double),
-    (pa.types.is_decimal, _decimal),
-    (pa.types.is_string, lambda value, _: text(value)),
-    (pa.types.is_date, _date),
+    (pa.types.is_floating, lambda value, type: cast_node(nodes.string(repr(value)), type)),
+    (pa.types.is_decimal, lambda value, type: cast_node(nodes.string(f"{value:f}"), type)),
+    (pa.types.is_string, lambda value, _: nodes.string(value)),
+    (pa.types.is_date, lambda value, type: cast_node(nodes.string(value.isoformat()), type)),
     (pa.types.is_timestamp, _timestamp),
 )
 
@@ -154,7 +143,7 @@ def duckdb_type(type: pa.DataType) -> str:
     if pa.types.is_decimal128(type):
         return f"DECIMAL({type.precision},{type.scale})"
     if pa.types.is_struct(type):
-        return "STRUCT(" + ", ".join(f"{identifier(f.name)} {duckdb_type(f.type)}" for f in type) + ")"
+        return "STRUCT(" + ", ".join(f"{double_quoted(f.name)} {duckdb_type(f.type)}" for f in type) + ")"
     if pa.types.is_list(type):
         return f"{duckdb_type(type.value_type)}[]"
     if pa.types.is_map(type):

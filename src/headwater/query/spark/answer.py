@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,21 +17,20 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.rdd import RDD
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame as SparkDataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 from sqlglot import exp
 
-from headwater.core.errors import Code, HeadwaterError, TerminalError, UsageError
+from headwater.core.errors import Code, HeadwaterError, TerminalError, Unsupported, UsageError
 from headwater.core.model import At, Kind, Version
-from headwater.formats.arrow import as_spark
 from headwater.query.broadcasts import small_parts
 from headwater.query.gathered import Statistics
 from headwater.query.joinorder import ordered
 from headwater.query.limits import SMALL, QueryStop
-from headwater.query.result import Result
+from headwater.query.spark.outputs import ArrowOutput
 from headwater.query.spark.safety import require_quiet, require_safe_text, with_windows_inside
 from headwater.spark.errors import as_headwater_error, reason, without_plan
 from headwater.spark.jvm import HINT, Ending, bury, has_ended
 from headwater.spark.session import fork
+from headwater.sql.bounds import too_deep
 from headwater.sql.references import Reference, parse_query, resolve
 from headwater.sql.rewrite import only_at, with_relations
 from headwater.warehouse import Warehouse, shown
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 DYING = 3.0
 """Seconds from the failure of a job for lack of memory to the end of its Java, where it ends."""
 _FULL = re.compile(r"OutOfMemoryError|Java heap space|GC overhead|maxResultSize|Unable to acquire \d+ bytes of memory")
+
+_NO_FIELDS = "each serializer expression should contain at least one `BoundReference`"
 
 Pinned = Mapping[tuple[Kind, str, "At | None"], "Version | None"]
 
@@ -98,12 +100,11 @@ class SparkAnswer:
 
     @property
     def schema(self) -> pa.Schema:
-        empty = to_arrow_schema(self.df.schema).empty_table()
-        return as_spark(empty.to_reader()).schema
+        return self._output.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Partition by partition, in Arrow."""
-        schema = to_arrow_schema(self.df.schema)
+        output = self._output
         context: Any = self.df.sparkSession.sparkContext
         with self.running():
             rdd: RDD[bytes] = RDD(self._jdf.toArrowBatchRdd().toJavaRDD(), context, NoOpSerializer())
@@ -113,14 +114,17 @@ class SparkAnswer:
                 message = next(messages, None)
             if message is None:
                 return
-            batch = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
-            yield from as_spark(pa.RecordBatchReader.from_batches(schema, [batch]))
+            yield output.read(message)
 
     def rows(self) -> None:
         """Only by batches."""
 
     def close(self) -> None:
         """Nothing is held between batches."""
+
+    @cached_property
+    def _output(self) -> ArrowOutput:
+        return ArrowOutput.of(self.df)
 
     @property
     def _jdf(self) -> Any:
@@ -172,6 +176,9 @@ class SparkAnswer:
         except AnalysisException as error:
             raise UsageError(Code.INVALID_SQL, without_plan(reason(error))) from error
         except (PySparkException, Py4JError) as error:
+            if _NO_FIELDS in reason(error):
+                hint = "give it a field: struct(1 AS a)"
+                raise Unsupported("a result can't hold a struct without fields", hint=hint) from None
             raise failure(error, session.sparkContext) from error
 
     def _place(
@@ -210,6 +217,8 @@ def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 
 def failure(error: BaseException, context: Any) -> HeadwaterError:
     """What an error of a running query means; Spark itself may have died of it."""
+    if isinstance(error, (PySparkException, Py4JError)) and "StackOverflowError" in reason(error):
+        return too_deep()
     full = isinstance(error, (PySparkException, Py4JError)) and bool(_FULL.search(reason(error)))
     deadline = time.monotonic() + DYING
     while not (ended := has_ended()) and full and time.monotonic() < deadline:
@@ -233,13 +242,6 @@ def _cut_off(df: DataFrame, rows: int) -> DataFrame:
     most = sql.functions.lit(min(rows, 2**31 - 1)).expr()
     plan = sql.catalyst.plans.logical.LocalLimit(most, df._jdf.queryExecution().analyzed())
     return SparkDataFrame(sql.Dataset.ofRows(session._jsparkSession, plan), session)
-
-
-def answer(warehouse: Warehouse, sql: str) -> Result:
-    """The answer of Spark alone."""
-    from headwater.query.engines import answer as ask
-
-    return ask(warehouse, sql, engine="spark")
 
 
 def _rows(

@@ -2,7 +2,8 @@
 
 No bound inside one JVM holds: a single aggregate may take all of its heap, and Spark ends for everybody. So a runner
 starts a second process with a Spark of its own when the first such query comes. What a query does to that Spark is felt
-by the queries that run at the same time, and by no flow. `docs/decisions/0022` says more.
+by the queries that run at the same time, and by no flow. Those of them that have handed out no row yet are run once
+more, one at a time, in a process where no other query can end their Spark. `docs/decisions/0022` and `0030` say more.
 
 The two talk over pairs of sockets that nobody else can open: one for control, by which each query gets one of its own.
 """
@@ -14,16 +15,17 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from headwater.core.errors import Code, TerminalError, TransientError
+from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError
 from headwater.core.logs import get_logger
 from headwater.core.private_files import create_private, make_private
 from headwater.core.progress import say
-from headwater.query.limits import QueryStop
+from headwater.query.limits import AGAIN, QueryStop
 from headwater.query.spark.messages import END, QUERY, Ask, AskPlan, Done, Failed, QueryStarted, RowBatch, send_project
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ _WORKER = (
 )
 """Not `-m`: the folder that a runner was started in is no place to import from."""
 
+T = TypeVar("T")
+
 log = get_logger(__name__)
 
 
@@ -57,6 +61,11 @@ class QueryProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._lines: weakref.WeakSet[QueryLine] = weakref.WeakSet()
+        """Those of the process that runs now."""
+        self._second: QueryProcess | None = None
+        """For queries that are run again, one at a time."""
+        self._alone = threading.Lock()
 
     def answer(self, ask: Ask, stopping: QueryStop) -> RemoteAnswer:
         """A query of which no more than its analysis has been done."""
@@ -64,14 +73,41 @@ class QueryProcess:
 
     def explain(self, ask: AskPlan, stopping: QueryStop) -> Explained:
         """EXPLAIN ANALYZE: the query is run."""
-        line = self.hand_over(ask)
+
+        def explained(line: QueryLine) -> Explained:
+            try:
+                with stopping.stopping(line.cut):
+                    found = line.receive()
+                assert isinstance(found, Done) and found.explained is not None
+                return found.explained
+            finally:
+                line.close()
+
+        return self.spare(ask, stopping, explained)
+
+    def spare(self, request: Ask | AskPlan, stopping: QueryStop, work: Callable[[QueryLine], T]) -> T:
+        """Do the work with a query's line, and once more if its Spark has ended while it was not the only query."""
+        line = self.hand_over(request)
         try:
-            with stopping.stopping(line.cut):
-                found = line.receive()
-            assert isinstance(found, Done) and found.explained is not None
-            return found.explained
-        finally:
-            line.cut()
+            return work(line)
+        except HeadwaterError:
+            if not line.is_victim:
+                raise
+        return work(self.hand_over_alone(request, stopping))
+
+    def hand_over_alone(self, request: Ask | AskPlan, stopping: QueryStop) -> QueryLine:
+        """Give a query to a process that runs no other until its line is closed."""
+        while not self._alone.acquire(timeout=AGAIN):
+            stopping.check()
+        try:
+            log.warning("a query is run again by itself: its Spark has ended, and another may have been the cause")
+            self._second = self._second or QueryProcess(self._now)
+            line = self._second.hand_over(request)
+        except BaseException:
+            self._alone.release()
+            raise
+        line.release = weakref.finalize(line, self._alone.release)
+        return line
 
     def hand_over(self, request: Ask | AskPlan) -> QueryLine:
         """Give the process a query; returns when it has it."""
@@ -84,10 +120,12 @@ class QueryProcess:
                     socket.send_fds(control, [QUERY], [theirs.fileno()])
                 except OSError:
                     self._forget(process)
-                    line.cut()
+                    line.close()
                     continue
+                self._enter(line)
             if line.offer(request):
                 return line
+            line.close()
             with self._lock:
                 self._forget(process)  # it is about to end
         raise TransientError(
@@ -96,7 +134,16 @@ class QueryProcess:
             hint=f"see {self._folder / 'queries.out'}",
         )
 
+    def _enter(self, line: QueryLine) -> None:
+        """Let the queries of a process know of each other, before the new one can do anything."""
+        others = [one for one in self._lines if one.is_open]
+        for one in (line, *others) if others else ():
+            one.is_alone = False
+        self._lines.add(line)
+
     def close(self) -> None:
+        if self._second is not None:
+            self._second.close()
         with self._lock:
             process, self._process = self._process, None
             control, self._control = self._control, None
@@ -122,6 +169,7 @@ class QueryProcess:
             self._forget(self._process)
         if self._process is None or self._control is None:
             self._project = project
+            self._lines = weakref.WeakSet()
             say("Starting Spark for queries …")
             self._process, self._control = self._started()
         return self._process, self._control
@@ -168,6 +216,17 @@ class QueryLine:
         self._socket = ours
         self._connection = Connection(os.dup(ours.fileno()))
         self._cutting = threading.Lock()
+        self.is_open = True
+        self.is_alone = True
+        """Whether no other query has run in the same process at any time."""
+        self._ended = False
+        self.release: Callable[[], object] = lambda: None
+        """Called when it is closed."""
+
+    @property
+    def is_victim(self) -> bool:
+        """Whether its Spark has ended or lacked memory, and another query may have been the cause."""
+        return self._ended and not self.is_alone
 
     def offer(self, request: Ask | AskPlan) -> bool:
         """Whether the process takes the query."""
@@ -188,8 +247,10 @@ class QueryLine:
         try:
             found = self._connection.recv()
         except (EOFError, OSError):
+            self._ended = self.is_open
             raise _gone() from None
         if isinstance(found, Failed):
+            self._ended = found.short
             raise found.error from found.cause
         answer: QueryStarted | RowBatch | Done = found
         return answer
@@ -198,10 +259,12 @@ class QueryLine:
         try:
             return self._connection.recv_bytes()
         except (EOFError, OSError):
+            self._ended = self.is_open
             raise _gone() from None
 
     def cut(self) -> None:
         """From any thread, as often as one likes."""
+        self.is_open = False
         with self._cutting, suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -211,6 +274,7 @@ class QueryLine:
             self._socket.close()
             with suppress(OSError):
                 self._connection.close()
+        self.release()
 
 
 class RemoteAnswer:
@@ -222,32 +286,53 @@ class RemoteAnswer:
         import pyarrow as pa
 
         self.reason = ask.reason
-        self._stopping = stopping
-        self._line = process.hand_over(ask)
+        self._process, self._ask, self._stopping = process, ask, stopping
+        self._line, self._begun = process.spare(ask, stopping, self._started)
+        self.versions = dict(self._begun.versions)
+        self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(self._begun.schema))
+
+    def _started(self, line: QueryLine) -> tuple[QueryLine, QueryStarted]:
+        """The line of a query that has been analysed."""
         try:
-            with stopping.stopping(self._line.cut):
-                begun = self._line.receive()
+            with self._stopping.stopping(line.cut):
+                begun = line.receive()
         except BaseException:
-            self._line.close()
+            line.close()
             raise
         assert isinstance(begun, QueryStarted)
-        self.versions = dict(begun.versions)
-        self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(begun.schema))
+        return line, begun
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
+        rows = 0
         try:
-            self._line.go()
-            while True:
-                with self._stopping.stopping(self._line.cut):
-                    found = self._line.receive()
-                    message = self._line.receive_bytes() if isinstance(found, RowBatch) else None
-                if message is None:
-                    return
-                yield pa.ipc.read_record_batch(pa.py_buffer(message), self.schema)
+            for batch in self._received():
+                rows += batch.num_rows
+                yield batch
+            return
+        except HeadwaterError as error:
+            if not self._line.is_victim:
+                raise
+            if rows:
+                raise _interrupted(rows) from error
+            self.close()
+            self._line, begun = self._started(self._process.hand_over_alone(self._ask, self._stopping))
+            if begun != self._begun:  # other versions than it was said to read
+                raise
+            yield from self._received()
         finally:
             self.close()
+
+    def _received(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        self._line.go()
+        while True:
+            with self._stopping.stopping(self._line.cut):
+                found = self._line.receive()
+                message = self._line.receive_bytes() if isinstance(found, RowBatch) else None
+            if message is None:
+                return
+            yield pa.ipc.read_record_batch(pa.py_buffer(message), self.schema)
 
     def rows(self) -> None:
         """Only by batches."""
@@ -255,6 +340,14 @@ class RemoteAnswer:
     def close(self) -> None:
         """Stop the query, if it has not come to its end."""
         self._line.close()
+
+
+def _interrupted(rows: int) -> TerminalError:
+    return TerminalError(
+        Code.QUERY_FAILED,
+        f"Spark has ended while several queries ran, after {rows} rows of this one",
+        hint="ask again: which of them took all memory is not known",
+    )
 
 
 def _gone() -> TerminalError:

@@ -86,11 +86,13 @@ class Failed:
     kind: str
     problem: Problem
     cause: Complaint | None = None
+    short: bool = False
+    """Whether its Spark ran out of memory or has ended, be it this query's doing or that of another."""
 
     @staticmethod
-    def by(error: HeadwaterError, cause: Complaint | None) -> Failed:
+    def by(error: HeadwaterError, cause: Complaint | None, *, short: bool = False) -> Failed:
         kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in _KINDS), TerminalError.__name__)
-        return Failed(kind, error.problem, cause)
+        return Failed(kind, error.problem, cause, short)
 
     @property
     def error(self) -> HeadwaterError:

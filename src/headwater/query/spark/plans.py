@@ -26,9 +26,9 @@ from headwater.query.explanation import Broadcast, Explained, Stage, TableRead
 from headwater.query.gathered import Statistics
 from headwater.query.limits import QueryStop
 from headwater.query.row_groups import count, distinct
-from headwater.query.spark.answer import SparkAnswer
+from headwater.query.spark.answer import SparkAnswer, failure
 from headwater.query.spark_files import listed
-from headwater.spark.errors import as_headwater_error
+from headwater.query.table_reads import table_read
 from headwater.warehouse import Warehouse
 
 _PUSHED = re.compile(r"(?:PushedFilters|DataFilters|filters=): ?\[([^\]]*)\]|\[filters=([^,\]]*)")
@@ -82,7 +82,7 @@ def explained_by_spark(
             tables = [_with_metrics(warehouse, table, scans, known) for table in tables]
         words = str(executed.toString())
     except (PySparkException, Py4JError) as error:
-        raise as_headwater_error(error) from error
+        raise failure(error, answer.df.sparkSession.sparkContext) from error
     return Explained(
         "spark", reason, tuple(tables), analyzed=analyze, rows_estimated=estimate, rows=rows, stages=tuple(stages),
         plan=words, joins=answer.joins,
@@ -128,8 +128,6 @@ def _table(warehouse: Warehouse, relation: str, answer: SparkAnswer, known: Sequ
     found = TableRead(relation, warehouse.format(kind, name).name, answer.versions[relation], "spark")
     one = _of(relation, known)
     if one is not None:
-        from headwater.query.explain import table_read
-
         known_before = replace(
             table_read(one, Statistics(warehouse)), reader="spark", files=None, files_pruned_by_partition=None,
             files_pruned_by_bounds=None, partitions=None,

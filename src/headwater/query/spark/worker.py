@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import Code, HeadwaterError
 from headwater.core.logs import get_logger
 from headwater.core.spec.settings import SparkSpec
 from headwater.project.definition import ProjectDefinition
@@ -197,7 +197,8 @@ class WorkerQuery:
             raise
         except Exception as caught:
             error = _meant(caught)
-            self._tell(Failed.by(error, _complaint(error.__cause__)))
+            short = error.code is Code.QUERY_TOO_LARGE or has_ended()
+            self._tell(Failed.by(error, _complaint(error.__cause__), short=short))
 
     def _send(self, warehouse: Warehouse, request: Ask | AskPlan) -> None:
         if isinstance(request, AskPlan):

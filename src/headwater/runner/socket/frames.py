@@ -136,12 +136,15 @@ class Receiving(io.RawIOBase):
 
 
 class Text(io.TextIOWrapper):
-    """A stream of the other end: whether it is a terminal, and how wide, is told by the command."""
+    """A stream of the other end: whether it is a terminal, how wide, and in colour, is told by the command."""
 
-    def __init__(self, buffer: Any, *, tty: bool, by_line: bool = False, columns: int | None = None) -> None:
+    def __init__(
+        self, buffer: Any, *, tty: bool, by_line: bool = False, columns: int | None = None, colour: bool = False
+    ) -> None:
         super().__init__(buffer, encoding="utf-8", newline="", line_buffering=tty or by_line)
         self._tty = tty
         self.columns = columns
+        self.colour = colour
 
     def isatty(self) -> bool:
         return self._tty

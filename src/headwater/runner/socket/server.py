@@ -149,6 +149,8 @@ class _SocketMessage:
     out_tty: bool
     err_tty: bool
     columns: int | None
+    out_colour: bool
+    err_colour: bool
 
     @staticmethod
     def from_json(data: bytes) -> _SocketMessage:
@@ -161,15 +163,18 @@ class _SocketMessage:
             raise ValueError("not an object")
         arguments, folder, columns = told.get("arguments"), told.get("folder"), told.get("columns")
         out_tty, err_tty = told.get("out_tty"), told.get("err_tty")
+        out_colour, err_colour = told.get("out_colour", False), told.get("err_colour", False)
         if not isinstance(arguments, list) or not all(isinstance(one, str) for one in arguments):
             raise ValueError("`arguments` should be a list of texts")
         if not isinstance(folder, str) or "\0" in folder:
             raise ValueError("`folder` should be a path")
         if not isinstance(out_tty, bool) or not isinstance(err_tty, bool):
             raise ValueError("`out_tty` and `err_tty` should be true or false")
+        if not isinstance(out_colour, bool) or not isinstance(err_colour, bool):
+            raise ValueError("`out_colour` and `err_colour` should be true or false")
         if columns is not None and (type(columns) is not int or not 0 <= columns <= WIDEST):
             raise ValueError("`columns` should be a number of columns")
-        return _SocketMessage(tuple(arguments), Path(folder), out_tty, err_tty, columns)
+        return _SocketMessage(tuple(arguments), Path(folder), out_tty, err_tty, columns, out_colour, err_colour)
 
 
 class Visit:
@@ -195,8 +200,8 @@ class Visit:
         err = io.BufferedWriter(Sending(self.line, Frame.ERR))
         streams = Streams(
             Text(io.BufferedReader(stdin), tty=False),
-            Text(out, tty=told.out_tty, columns=told.columns),
-            Text(err, tty=told.err_tty, by_line=True, columns=told.columns),
+            Text(out, tty=told.out_tty, columns=told.columns, colour=told.out_colour),
+            Text(err, tty=told.err_tty, by_line=True, columns=told.columns, colour=told.err_colour),
         )
         request = Request(told.arguments, told.folder, streams)
         worker = threading.Thread(target=self._work, args=(request, answer), name=self._tag, daemon=True)

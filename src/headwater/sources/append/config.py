@@ -13,6 +13,9 @@ from headwater.sources.base import EventColumns, SourceSpec
 class AppendSource(SourceSpec):
     """Rows from Python, the command line or HTTP."""
 
+    reader_class: ClassVar[str | None] = "headwater.sources.append.reader:AppendReader"
+    takes_options: ClassVar[bool] = False
+    takes_rows: ClassVar[bool] = True
     flush_interval_default: ClassVar[timedelta] = timedelta(0)
     """Somebody waits for the answer; what comes while a step runs shares the next one."""
 

@@ -25,8 +25,8 @@ from pyspark.sql.types import (
 )
 
 from headwater.sources.append.records import ELEMENT, PATH
-from headwater.sources.decoders.base import EVENT, MISFITS, PROBLEM, SCHEMA, UNKNOWN
-from headwater.sources.decoders.cast_failures import told as misfits_or_none
+from headwater.sources.decoders.base import CAST_FAILURES, EVENT, PROBLEM, SCHEMA, UNKNOWN
+from headwater.sources.decoders.cast_failures import told as cast_failures_or_none
 from headwater.sources.decoders.cast_failures import with_more
 from headwater.sources.decoders.json import JsonDecoder
 from headwater.sources.decoders.typed import PROBLEM_TYPE, problem
@@ -69,7 +69,7 @@ class _Checks:
     problem: Column
     """Over it, as `_WRONG`."""
     event: Column
-    misfits: Column
+    cast_failures: Column
 
 
 class AppendDecoder(JsonDecoder):
@@ -100,7 +100,7 @@ class AppendDecoder(JsonDecoder):
         if self._given is None or not schema.fields:
             return decoded
         checks = self._checks(schema)
-        values = {PROBLEM: checks.problem, EVENT: checks.event, MISFITS: checks.misfits}
+        values = {PROBLEM: checks.problem, EVENT: checks.event, CAST_FAILURES: checks.cast_failures}
         return decoded.withColumn(_WRONG, checks.wrong).withColumns(values).drop(_WRONG)
 
     def quick(self, records: DataFrame, schema: StructType) -> DataFrame | None:
@@ -143,13 +143,13 @@ def _checks(schema: StructType) -> _Checks:
     # What is told of a decimal is exact: it comes before what was seen of the parsed text.
     replaced = F.coalesce(F.col(PROBLEM)["reason"] == SCHEMA, F.lit(True))
     columns = F.transform(F.map_keys(found), lambda path: F.substring_index(path, PATH, 1))
-    others = F.map_filter(misfits_or_none(F.col(MISFITS)), lambda name, _: ~F.array_contains(columns, name))
+    others = F.map_filter(cast_failures_or_none(F.col(CAST_FAILURES)), lambda name, _: ~F.array_contains(columns, name))
     return _Checks(
         schema,
         wrong,
         F.when(is_wrong & replaced, told).otherwise(F.col(PROBLEM)).cast(PROBLEM_TYPE),
         F.when(is_wrong, _without(found, schema, leaves)).otherwise(F.col(EVENT)).cast(schema),
-        F.when(is_wrong, with_more(texts, others)).otherwise(F.col(MISFITS)),
+        F.when(is_wrong, with_more(texts, others)).otherwise(F.col(CAST_FAILURES)),
     )
 
 

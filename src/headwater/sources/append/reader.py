@@ -16,7 +16,7 @@ from headwater.sources.append.config import AppendSource
 from headwater.sources.append.decoder import DECIMALS, AppendDecoder
 from headwater.sources.append.inbox import LARGE, REMEMBERED, Inbox, Waiting
 from headwater.sources.decoders.base import SIZE, Decoder
-from headwater.sources.reader import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext
+from headwater.sources.reader import POSITION, RAW, Lag, OffsetRange, Position, Reader, ReaderContext
 
 MAX_APPENDS = 1000
 """Appends in one step."""
@@ -66,7 +66,7 @@ class AppendReader(Reader):
     def hidden(self) -> StructType:
         return StructType([StructField(DECIMALS, StringType())])
 
-    def next(self, start: Position | None) -> Ahead | None:
+    def next(self, start: Position | None) -> OffsetRange | None:
         begun = _number(start)
         if self._last < begun:
             raise IntegrityError(
@@ -75,15 +75,15 @@ class AppendReader(Reader):
                 hint="put its folder in the lake back from a copy, or reset the flow",
             )
         if self._last > begun:
-            return Ahead({"batch": begun + 1})  # settled before a crash, and not read yet
+            return OffsetRange({"batch": begun + 1})  # settled before a crash, and not read yet
         self._waiting = self._look()
         chosen = _first(self._waiting)
         if not chosen:
             return None
         rows, size = sum(one.rows for one in chosen), sum(one.bytes for one in chosen)
-        return Ahead({"batch": begun + 1}, rows, size, full=len(chosen) < len(self._waiting))
+        return OffsetRange({"batch": begun + 1}, rows, size, full=len(chosen) < len(self._waiting))
 
-    def settle(self, start: Position | None, ahead: Ahead) -> Position:
+    def fix_range(self, start: Position | None, ahead: OffsetRange) -> Position:
         number = int(ahead.end["batch"])
         if self._last < number:
             names = tuple(one.name for one in _first(self._waiting))

@@ -87,15 +87,15 @@ def _unmapped(value: Any, t: pa.DataType) -> Any:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _JsonPath:
     """Where a value stands, and the decimals found in its row so far."""
 
     number: int
     path: tuple[str, ...] = ()
     decimals: dict[str, tuple[int, int, str, bool]] = field(default_factory=dict)
 
-    def inside(self, key: str) -> _Place:
-        return _Place(self.number, (*self.path, key), self.decimals)
+    def inside(self, key: str) -> _JsonPath:
+        return _JsonPath(self.number, (*self.path, key), self.decimals)
 
     def note(self, value: Decimal, text: str) -> None:
         whole, _, fraction = text.lstrip("-").partition(".")
@@ -108,7 +108,7 @@ class _Place:
 
 def _encoded(number: int, row: Any) -> tuple[str, str]:
     """The row as a line, and what is told of its decimals."""
-    place = _Place(number)
+    place = _JsonPath(number)
     if not isinstance(row, Mapping):
         raise _unfit(place, f"a row is a dict, not a {type(row).__name__}")
     line = _json(row, place)
@@ -119,7 +119,7 @@ def _encoded(number: int, row: Any) -> tuple[str, str]:
     return line, json.dumps(place.decimals, separators=(",", ":")) if place.decimals else ""
 
 
-def _json(value: Any, place: _Place) -> str:
+def _json(value: Any, place: _JsonPath) -> str:
     """JSON of a value at a place of a row."""
     if value is None or isinstance(value, (bool, str)):
         return json.dumps(value, ensure_ascii=False)
@@ -149,7 +149,7 @@ def _json(value: Any, place: _Place) -> str:
     raise _unfit(place, f"a value of type {type(value).__name__} has no form in JSON")
 
 
-def _pair(key: Any, value: Any, place: _Place) -> str:
+def _pair(key: Any, value: Any, place: _JsonPath) -> str:
     if not isinstance(key, str):
         raise _unfit(place, f"a key is a text, not {key!r}")
     return f"{json.dumps(key, ensure_ascii=False)}: {_json(value, place.inside(key))}"
@@ -169,7 +169,7 @@ def _text(value: Any) -> str | None:
     return str(value) if isinstance(value, uuid.UUID) else None
 
 
-def _unfit(place: _Place, message: str) -> UsageError:
+def _unfit(place: _JsonPath, message: str) -> UsageError:
     at = ".".join(key for key in place.path if key != ELEMENT)
     where = f"row {place.number}" + (f", {at}" if at else "")
     return UsageError(Code.INVALID_VALUE, f"{where}: {message}", hint="nothing was appended")

@@ -6,11 +6,12 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Literal, NoReturn
 
 from headwater.core.errors import Code, UsageError
 from headwater.sources.append.records import JsonRecords
+from headwater.sources.decoders.json_layout import is_by_line
 
 TextFormat = Literal["json", "ndjson", "csv"]
 ENDINGS: dict[str, TextFormat] = {".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv"}
@@ -19,11 +20,12 @@ _NUMBER = re.compile(r"(0|-?[1-9]\d*)|-?(0|[1-9]\d*)\.\d+")
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def parse(content: bytes, format: TextFormat | None = None) -> JsonRecords:
-    """The records in a text; without a format, an array is JSON and anything else NDJSON."""
+def parse(content: bytes, format: TextFormat = "json") -> JsonRecords:
+    """The records in a text. JSON is what it is in files: an object a line, an array of objects, or objects that go
+    over several lines."""
     text = _decoded(content)
-    if format is None:
-        format = "json" if text.lstrip()[:1] == "[" else "ndjson"
+    if format == "json" and is_by_line(content):
+        format = "ndjson"
     parsers: dict[TextFormat, Callable[[str], Iterator[str]]] = {"json": _json, "ndjson": _ndjson, "csv": _csv}
     return JsonRecords(tuple(parsers[format](text)))
 
@@ -41,22 +43,34 @@ def _ndjson(text: str) -> Iterator[str]:
             value, end = _value(line, _SPACE.match(line).end(), number)  # type: ignore[union-attr]
             if line[end:].strip():
                 raise _wrong(number, "there is something after the JSON object")
-            yield _object(line.strip(), value, number)
+            if not isinstance(value, dict):
+                raise _no_object(value, number)
+            yield _on_one_line(line.strip())
 
 
 def _json(text: str) -> Iterator[str]:
-    """One object, or an array of them."""
+    """Objects, and arrays of them, one after the other."""
     at = _after_space(text, 0)
-    if text[at : at + 1] != "[":
-        if at < len(text):
+    while at < len(text):
+        if text[at] == "[":
+            at = yield from _array(text, at)
+        else:
             value, end = _value(text, at, 0)
-            yield _object(text[at:end], value, _line(text, at))
-            _expect_end(text, end)
-        return
+            if not isinstance(value, dict):
+                raise _no_object(value, _line(text, at))
+            yield _on_one_line(text[at:end])
+            at = end
+        at = _after_space(text, at)
+
+
+def _array(text: str, at: int) -> Generator[str, None, int]:
+    """The objects of the array that begins here; returns where it ends."""
     at = _after_space(text, at + 1)
     while text[at : at + 1] != "]":
         value, end = _value(text, at, 0)
-        yield _object(text[at:end], value, _line(text, at))
+        if not isinstance(value, dict):
+            raise _no_object(value, _line(text, at))
+        yield _on_one_line(text[at:end])
         at = _after_space(text, end)
         if text[at : at + 1] == ",":
             at = _after_space(text, at + 1)
@@ -64,7 +78,7 @@ def _json(text: str) -> Iterator[str]:
                 raise _wrong(_line(text, at), "a value is missing after the comma")
         elif text[at : at + 1] != "]":
             raise _wrong(_line(text, at), "expected a comma or the end of the array")
-    _expect_end(text, at + 1)
+    return at + 1
 
 
 def _csv(text: str) -> Iterator[str]:
@@ -110,9 +124,11 @@ def _value(text: str, at: int, line: int) -> tuple[Any, int]:
         raise _wrong(line or _line(text, at), "nested too deeply") from error
 
 
-def _object(text: str, value: Any, line: int) -> str:
-    if not isinstance(value, dict):
-        raise _wrong(line, f"a row is a JSON object, not {_named(value)}")
+def _no_object(value: Any, line: int) -> UsageError:
+    return _wrong(line, f"a row is a JSON object, not {_named(value)}")
+
+
+def _on_one_line(text: str) -> str:
     # Valid JSON has line ends between its tokens only.
     return text.replace("\r", " ").replace("\n", " ")
 
@@ -125,12 +141,6 @@ def _after_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     assert found is not None
     return found.end()
-
-
-def _expect_end(text: str, at: int) -> None:
-    at = _after_space(text, at)
-    if at < len(text):
-        raise _wrong(_line(text, at), "there is something after the end of the JSON")
 
 
 def _line(text: str, at: int) -> int:

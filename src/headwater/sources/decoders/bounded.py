@@ -25,8 +25,8 @@ class BoundedDecoder(Decoder):
         self.textual = inner.textual
 
     @property
-    def learnt(self) -> int:
-        return self._inner.learnt
+    def inferred(self) -> int:
+        return self._inner.inferred
 
     def detect(self, records: DataFrame) -> StructType:
         return self._inner.detect(self._small(records))

@@ -27,6 +27,6 @@ def with_more(known: Column, more: Column) -> Column:
     return F.map_concat(first, F.map_filter(more, lambda name, _: ~F.array_contains(F.map_keys(first), name)))
 
 
-def unless_none(misfits: Column) -> Column:
+def unless_none(cast_failures: Column) -> Column:
     """NULL where there is none."""
-    return F.when(F.size(misfits) > 0, misfits)
+    return F.when(F.size(cast_failures) > 0, cast_failures)

@@ -15,6 +15,7 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     MapType,
+    NumericType,
     StringType,
     StructField,
     StructType,
@@ -23,11 +24,13 @@ from pyspark.sql.types import (
 )
 
 from headwater.sources.decoders.checks import Checks
+from headwater.sources.decoders.keys import repeated_key
 from headwater.sources.decoders.literals import finer, parse
+from headwater.spark.years import is_beyond_years, is_time
 
 _VALUE = "value"
 _CORRUPT = "_headwater_corrupt"
-_JSON = {"columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
+JSON = {"columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
 _FLOATS = {"nanvalue": "NaN", "positiveinf": "Infinity", "negativeinf": "-Infinity"}
 _FORMATS: tuple[tuple[type[DataType], str], ...] = (
     (DateType, "dateformat"),
@@ -46,13 +49,16 @@ class Cells:
         """The type to have Spark read a cell as."""
         if isinstance(wanted, DecimalType) and "locale" in self._options:
             return finer(wanted)
+        if self._has_format(wanted):
+            return wanted
         return StringType() if self.makes(wanted) or isinstance(wanted, BinaryType) else wanted
 
     def makes(self, wanted: DataType) -> bool:
         """Whether the value is made here, of what Spark reads."""
-        if isinstance(wanted, (DecimalType, DoubleType, FloatType)) or is_nested(wanted):
-            return True
-        return any(isinstance(wanted, kind) and option not in self._options for kind, option in _FORMATS)
+        return isinstance(wanted, NumericType) or is_time(wanted) or is_nested(wanted)
+
+    def _has_format(self, wanted: DataType) -> bool:
+        return any(isinstance(wanted, kind) and option in self._options for kind, option in _FORMATS)
 
     def value(self, read: Column, wanted: DataType) -> Column:
         """NULL where the cell is not exactly a value of the type."""
@@ -62,6 +68,8 @@ class Cells:
             return _of_json(read, wanted)
         if isinstance(wanted, DecimalType) and "locale" in self._options:
             return F.when(read.cast(wanted) == read, read.cast(wanted))
+        if self._has_format(wanted):
+            return F.when(~is_beyond_years(read, wanted), read)
         value = parse(read, wanted)
         if isinstance(wanted, (DoubleType, FloatType)):
             for option, meant in _FLOATS.items():
@@ -75,12 +83,18 @@ def is_nested(one: DataType) -> bool:
     return isinstance(one, (ArrayType, MapType, StructType))
 
 
+def nested_in(schema: StructType) -> dict[str, DataType]:
+    """The columns whose cells are JSON."""
+    return {f.name: f.dataType for f in schema.fields if is_nested(f.dataType)}
+
+
 def _of_json(text: Column, wanted: DataType) -> Column:
-    checks = Checks(StructType([StructField(_VALUE, wanted)]), _JSON)
+    checks = Checks(StructType([StructField(_VALUE, wanted)]), JSON)
     inside = F.concat(F.lit(f'{{"{_VALUE}":'), text, F.lit("\n}"))
     read = StructType([*checks.read.fields, StructField(_CORRUPT, StringType())])
-    parsed = F.from_json(inside, read, _JSON)
-    texts = None if checks.texts is None else F.from_json(inside, checks.texts, _JSON)
-    found = checks.of(parsed, texts)[_VALUE]
-    sound = F.from_json(text, wanted.simpleString(), _JSON).isNotNull() & parsed.getField(_CORRUPT).isNull()
+    parsed = F.from_json(inside, read, JSON)
+    texts = None if checks.texts is None else F.from_json(inside, checks.texts, JSON)
+    found = checks.of(parsed, texts, inside)[_VALUE]
+    sound = F.from_json(text, wanted.simpleString(), JSON).isNotNull() & parsed.getField(_CORRUPT).isNull()
+    sound &= repeated_key(text, wanted, JSON).isNull()
     return F.when(sound if found.wrong is None else sound & ~found.wrong, found.value)

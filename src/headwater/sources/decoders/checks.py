@@ -2,13 +2,14 @@
 
 It reads the text `5,50` as the decimal 550, rounds 5.555 to two digits, takes `2026-02-03 and more` for a date, `10:30`
 for a time of today, `NaN` for a number and 200 for the tinyint -56. Only columns of such types cost anything: decimals
-are read with more digits than they have, and the texts of decimals, dates and times are read beside their values.
+are read with more digits than they have, and the texts of decimals, dates and times are read beside their values; those
+of floats only where a value may have been rounded to a whole number, or to zero.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -27,12 +28,24 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
-    TimestampNTZType,
     TimestampType,
 )
 
-from headwater.sources.decoders.literals import MOST_DIGITS, finer, is_day, is_moment, is_no_number
+from headwater.sources.decoders.literals import (
+    MOST_DIGITS,
+    finer,
+    has_other_signs,
+    is_another_number,
+    is_day,
+    is_local_time,
+    is_moment,
+    is_no_number,
+    may_be_another_number,
+)
+from headwater.spark.years import is_beyond_years, is_time
 
+_IN_STRINGS = r'"(?:[^"\\]|\\.)*"'
+_SMALL_NUMBER = r"[0-9.]+[eE]-[0-9]+"
 _SECONDS = r"^-?\d{1,12}$"
 _PLAIN_DIGITS = 16
 """A number of so many characters is written by a double as it was read."""
@@ -66,10 +79,20 @@ class Checks:
         """What to read the text by."""
         self.texts = texts
         """What to read it by once more, beside the values; None if that is not needed."""
+        self.always = _any_leaf(schema, lambda one: not _is_float(one) and self._texts(one) is not None)
+        """Whether that is needed for every text, and not only for those that `may_be_rounded`."""
+        self._raw: Column | None = None
 
-    def of(self, parsed: Column, texts: Column | None) -> dict[str, Checked]:
-        """The top-level values of a text that was read by `read`, and by `texts`."""
+    def may_be_rounded(self, parsed: Column, raw: Column) -> Column:
+        """Whether a float of a text may be another number than what stands there."""
+        found = _may_be_rounded(parsed, self._schema, _has_small_numbers(raw))
+        return F.lit(False) if found is None else F.coalesce(found, F.lit(False))
+
+    def of(self, parsed: Column, texts: Column | None, raw: Column) -> dict[str, Checked]:
+        """The top-level values of a text that was read by `read`, and by `texts`; where that was not needed it is NULL,
+        or has NULL."""
         found = {}
+        self._raw = raw
         for f in self._schema.fields:
             has_text = texts is not None and self.texts is not None and f.name in self.texts.names
             text = texts.getField(f.name) if has_text and texts is not None else None
@@ -102,8 +125,9 @@ class Checks:
             return None if value is None else MapType(wanted.keyType, value)
         if isinstance(wanted, DecimalType):
             return None if self._own_decimals else StringType()
-        is_time = isinstance(wanted, (DateType, TimestampType, TimestampNTZType))
-        return StringType() if is_time and wanted.simpleString() not in self._own_times else None
+        if _is_float(wanted):
+            return StringType()
+        return StringType() if is_time(wanted) and wanted.simpleString() not in self._own_times else None
 
     # --- values
 
@@ -135,9 +159,8 @@ class Checks:
 
     def _array(self, value: Column, text: Column | None, wanted: ArrayType) -> Checked:
         element = wanted.elementType
-        if isinstance(element, (DoubleType, FloatType)):  # without a look at each element
-            wrong = any_of([self._checked(most(value), None, element).wrong for most in (F.array_max, F.array_min)])
-            return Checked(value if wrong is None else F.when(~wrong, value), wrong)
+        if _is_float(element):
+            return self._floats(value, text, element)
         probe = self._checked(F.lit(None), None if text is None else F.lit(None), element)
         if probe.wrong is None:
             return Checked(value, None)
@@ -149,10 +172,26 @@ class Checks:
             wrong = F.exists(value, lambda one: _sure(checked(one, None)))
             kept = F.transform(value, lambda one: checked(one, None).value)
         else:
+            text = F.coalesce(
+                text, F.transform(value, lambda _: F.lit(None).cast(self._texts(element) or StringType()))
+            )
             wrongs = F.zip_with(value, text, lambda one, other: _sure(checked(one, other)))
             wrong = F.exists(wrongs, lambda one: one)
             kept = F.zip_with(value, text, lambda one, other: checked(one, other).value)
         return Checked(kept, F.coalesce(wrong, F.lit(False)))
+
+    def _floats(self, value: Column, text: Column | None, element: DataType) -> Checked:
+        """Elements are looked at one by one only where their texts were read."""
+        wrong = any_of([self._checked(most(value), None, element).wrong for most in (F.array_max, F.array_min)])
+        if text is not None:
+
+            def is_wrong(one: Column, written: Column) -> Column:
+                return _sure(self._checked(one, written, element))
+
+            one_by_one = F.exists(F.zip_with(value, text, is_wrong), lambda one: one)
+            rounded = F.when(text.isNotNull(), F.coalesce(one_by_one, F.lit(False))).otherwise(False)
+            wrong = rounded if wrong is None else wrong | rounded
+        return Checked(value if wrong is None else F.when(~wrong, value), wrong)
 
     def _map(self, value: Column, text: Column | None, wanted: MapType) -> Checked:
         values = None if text is None else F.map_values(text)
@@ -168,20 +207,74 @@ class Checks:
             wrong = cast.isNull() | (cast != value)
             if text is None:
                 return cast, wrong
-            wrong = wrong | F.contains(text, F.lit(","))
+            wrong = wrong | F.contains(text, F.lit(",")) | has_other_signs(text)
             return cast, wrong | _has_more_digits(cast, text, wanted) if wanted.precision == MOST_DIGITS else wrong
         if isinstance(wanted, (DoubleType, FloatType)):
-            return value, None if self._takes_no_numbers else is_no_number(value, wanted)
+            no_number = None if self._takes_no_numbers else is_no_number(value, wanted)
+            if text is None:
+                return value, no_number
+            rounded = F.coalesce(is_another_number(text, value, wanted), F.lit(False))
+            return value, any_of([no_number, rounded, self._is_too_small(value, text, wanted)])
         if isinstance(wanted, ByteType):
             return value.cast(wanted), value.cast(wanted) != value
-        if text is None:
+        if not is_time(wanted):
             return value, None
+        beyond = is_beyond_years(value, wanted)
+        if text is None:
+            return value, beyond
         if isinstance(wanted, DateType):
-            return value, ~is_day(text)
+            return value, ~is_day(text) | beyond
         if isinstance(wanted, TimestampType):
             seconds = F.when(text.rlike(_SECONDS), F.timestamp_seconds(text.cast("bigint")))
-            return value, ~is_moment(text) & ~F.coalesce(seconds == value, F.lit(False))
-        return value, ~is_moment(text)
+            return value, ~is_moment(text) & ~F.coalesce(seconds == value, F.lit(False)) | beyond
+        return value, ~is_local_time(text) | beyond
+
+    def _is_too_small(self, value: Column, text: Column, wanted: DataType) -> Column:
+        """Whether a number became zero that is none. Its own text has become zero too on the way through Spark's
+        reader, so that the numbers of the whole text are looked at."""
+        assert self._raw is not None
+        outside = F.regexp_replace(self._raw, _IN_STRINGS, "")
+        numbers = F.regexp_extract_all(outside, F.lit(_SMALL_NUMBER), F.lit(0))
+        too_small = F.exists(numbers, lambda one: one.rlike("^[^eE]*[1-9]") & (one.cast(wanted) == 0))
+        zero = text.isNotNull() & (value == 0) & _has_small_numbers(self._raw)
+        return F.when(zero, too_small).otherwise(False)
+
+
+def _is_float(data_type: DataType) -> bool:
+    return isinstance(data_type, (DoubleType, FloatType))
+
+
+def _any_leaf(data_type: DataType, applies: Callable[[DataType], bool]) -> bool:
+    if isinstance(data_type, StructType):
+        return any(_any_leaf(f.dataType, applies) for f in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return _any_leaf(data_type.elementType, applies)
+    return _any_leaf(data_type.valueType, applies) if isinstance(data_type, MapType) else applies(data_type)
+
+
+def _has_small_numbers(raw: Column) -> Column:
+    return F.contains(raw, F.lit("e-")) | F.contains(raw, F.lit("E-"))
+
+
+def _may_be_rounded(value: Column, wanted: DataType, small: Column) -> Column | None:
+    if isinstance(wanted, StructType):
+        return any_of([_may_be_rounded(value.getField(f.name), f.dataType, small) for f in wanted.fields])
+    if isinstance(wanted, MapType):
+        return _may_be_rounded(F.map_values(value), ArrayType(wanted.valueType), small)
+    if isinstance(wanted, ArrayType):
+        element = wanted.elementType
+        if not _any_leaf(element, _is_float):
+            return None
+
+        def may_be(one: Column) -> Column:
+            found = _may_be_rounded(one, element, small)
+            return F.lit(False) if found is None else F.coalesce(found, F.lit(False))
+
+        return F.coalesce(F.exists(value, may_be), F.lit(False))
+    if not _is_float(wanted):
+        return None
+    is_zero, is_large = may_be_another_number(value, wanted)
+    return is_large | (is_zero & small)
 
 
 def any_of(some: list[Column | None]) -> Column | None:

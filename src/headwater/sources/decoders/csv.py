@@ -23,12 +23,20 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.sources.decoders.base import DECODE, EVENT, MISFITS, PROBLEM, RAW, SCHEMA, Decoder
-from headwater.sources.decoders.cells import Cells
-from headwater.sources.decoders.checks import balanced
-from headwater.sources.decoders.json import quoted
-from headwater.sources.decoders.literals import is_no_number
+from headwater.core.quotes import backticked
+from headwater.sources.decoders.base import CAST_FAILURES, DECODE, EVENT, PROBLEM, RAW, SCHEMA, Decoder
+from headwater.sources.decoders.cells import JSON, Cells, nested_in
+from headwater.sources.decoders.checks import any_of, balanced
+from headwater.sources.decoders.json import inferred
+from headwater.sources.decoders.keys import has_keys_beyond
+from headwater.sources.decoders.literals import (
+    is_another_number,
+    is_day,
+    is_moment,
+    is_no_number,
+)
 from headwater.sources.decoders.typed import problem
+from headwater.spark.years import is_beyond_years, is_time
 
 DEFAULTS = {"sep": ",", "quote": '"', "escape": '"'}
 """Quotes inside quotes are doubled, as RFC 4180 has it; Spark's own default is a backslash before them."""
@@ -45,11 +53,9 @@ _WRONG_TYPE = "array<struct<name:string,text:string,type:string>>"
 _SHOWN = 60
 """Characters of a value that a message shows."""
 
-_WHOLE = r"^-?(0|[1-9]\d*)$"
-_NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
-_LONG_WHOLE = r"^-?\d{16,}$"
-_DATE = r"^\d{4}-\d{2}-\d{2}$"
-_TIME = r"^\d{4}-\d{2}-\d{2}[T ]\d"
+_WHOLE = r"^-?(0|[1-9]\d*)\z"
+_NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\z"
+_LONG_WHOLE = r"^-?\d{16,}\z"
 _POSITIONAL = re.compile(r"^_c(\d+)$")
 
 
@@ -85,8 +91,11 @@ class CsvDecoder(Decoder):
         self._names = None if names is None else tuple(names)
         self._headed = headed or headers is not None
         self._headers = headers
+        self._nested: dict[str, DataType] = {}
+        """Columns whose cells are JSON by the schema that was last asked for."""
 
     def detect(self, records: DataFrame) -> StructType:
+        """By itself no cell is JSON; where the schema says so, what is in the cells is told."""
         found: dict[str, DataType] = {}
         lines = self._lines(records)
         for layout in self._layouts(records):
@@ -96,6 +105,7 @@ class CsvDecoder(Decoder):
 
     def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
         layouts = self._layouts(records, schema)
+        self._nested = nested_in(schema)
         decoded = self._lines(records)
         for i, layout in enumerate(layouts):
             mine = self._belongs(layout)
@@ -113,33 +123,39 @@ class CsvDecoder(Decoder):
         decoded = decoded.withColumn(_WRONG, F.when(F.col(_UNREADABLE).isNull(), wrong))
         event = F.coalesce(*[_event(i, layout, schema, cells) for i, layout in numbered], F.lit(None).cast(schema))
         readable = F.col(_UNREADABLE).isNull() & F.col(RAW).isNotNull()
-        misfit = F.when(F.size(_WRONG) > 0, problem(SCHEMA, _told()))
+        cast_failure = F.when(F.size(_WRONG) > 0, problem(SCHEMA, _told()))
         return decoded.select(
-            *[F.col(quoted(name)) for name in records.columns],
+            *[F.col(backticked(name)) for name in records.columns],
             F.when(readable, event).alias(EVENT),
-            F.coalesce(F.col(_UNREADABLE), misfit).alias(PROBLEM),
-            F.when(F.size(_WRONG) > 0, F.map_from_entries(_entries())).alias(MISFITS),
+            F.coalesce(F.col(_UNREADABLE), cast_failure).alias(PROBLEM),
+            F.when(F.size(_WRONG) > 0, F.map_from_entries(_entries())).alias(CAST_FAILURES),
         )
 
     def unknown(self, schema: StructType) -> Column | None:
-        """A column that the schema lacks has a value; lines of another length are looked at closely, too."""
+        """A column that the schema lacks has a value, or a cell of JSON has a key that its type lacks; lines of another
+        length are looked at closely, too."""
         if self._headed and self._headers is None:
             return F.lit(True)
-        text = F.col(RAW).cast(StringType())
-        line = _after_header() if self._headed else text
+        line = _after_header() if self._headed else F.col(RAW).cast(StringType())
+        if self._is_positional and not _positional(schema):
+            return F.lit(True)
+        self._nested = nested_in(schema)
+        return any_of([self._has_unknown(layout, schema, line) for layout in self._layouts(None, schema)])
+
+    def _has_unknown(self, layout: CsvLayout, schema: StructType, line: Column) -> Column | None:
+        texts = self._parsed([StringType()] * len(layout.names), line)
+        new = [texts.getField(f"c{i}") for i, name in enumerate(layout.names) if name not in schema.names]
+        found = [F.coalesce(*new).isNotNull() if new else None]
+        for i, name in enumerate(layout.names):
+            if name in self._nested:
+                beyond = has_keys_beyond(texts.getField(f"c{i}"), self._nested[name], JSON)
+                found.append(None if beyond is None else F.coalesce(beyond, F.lit(False)))
         if self._is_positional:
-            width = len(_positional(schema))
-            return self._parsed([StringType()] * width, line).getField(_BROKEN).isNotNull() if width else F.lit(True)
-        found: Column | None = None
-        for layout in self._layouts(None, schema):
-            new = [i for i, name in enumerate(layout.names) if name not in schema.names]
-            if new:
-                texts = self._parsed([StringType()] * len(layout.names), line)
-                has = F.coalesce(*[texts.getField(f"c{i}") for i in new]).isNotNull()
-                if layout.header is not None:
-                    has = (F.substring_index(text, "\n", 1) == layout.header) & has
-                found = has if found is None else found | has
-        return found
+            found.append(texts.getField(_BROKEN).isNotNull())
+        has = any_of(found)
+        if has is None or layout.header is None:
+            return has
+        return (F.substring_index(F.col(RAW).cast(StringType()), "\n", 1) == layout.header) & has
 
     def names_in(self, header: str) -> tuple[str, ...]:
         """The columns that a header names; an empty name is `_c` and its number, a repeated one gets its number."""
@@ -223,18 +239,30 @@ class CsvDecoder(Decoder):
                 value = F.col(f"p{n}.c{i}")
                 fits = value.isNotNull() & self._looks_like(text, candidate)
                 if isinstance(candidate, DoubleType):
-                    fits = fits & ~is_no_number(value, candidate)
+                    fits &= ~is_no_number(value, candidate) & ~is_another_number(text, value, candidate)
+                elif is_time(candidate):
+                    fits &= ~is_beyond_years(value, candidate)
                 asked.append(F.max(text.isNotNull() & ~fits))
         answer = readable.agg(*asked).first()
         assert answer is not None
         found: dict[str, DataType] = {}
         per = 1 + len(tries)
         for i, name in enumerate(layout.names):
-            has_value, *misfits = answer[i * per : (i + 1) * per]
+            has_value, *cast_failures = answer[i * per : (i + 1) * per]
             if has_value or self._is_positional:  # where columns are counted, an empty one counts
-                fitting = (one for one, misfit in zip(tries, misfits, strict=True) if not misfit)
+                fitting = (one for one, cast_failure in zip(tries, cast_failures, strict=True) if not cast_failure)
                 found[name] = next(fitting, StringType()) if has_value else StringType()
+        for i, name in enumerate(layout.names):
+            if name in found and name in self._nested:
+                found[name] = self._inside(readable.select(F.col(f"t.c{i}").alias("text")), self._nested[name])
         return found
+
+    def _inside(self, cells: DataFrame, known: DataType) -> DataType:
+        """What cells of JSON hold that are values of a type; that type, if they hold nothing more."""
+        text = F.col("text")
+        fitting = cells.where(self._cells.value(text, known).isNotNull())
+        found = inferred(fitting.select(F.concat(F.lit('{"value":'), text, F.lit("\n}"))), JSON)
+        return found["value"].dataType if "value" in found.names else known
 
     def _looks_like(self, text: Column, candidate: DataType) -> Column:
         """Spark reads `007` as a number, `12f` as a double and `10:30` as a time of today: these stay text."""
@@ -243,9 +271,9 @@ class CsvDecoder(Decoder):
         if isinstance(candidate, DoubleType):
             return text.rlike(_NUMBER) & ~text.rlike(_LONG_WHOLE)
         if isinstance(candidate, DateType) and "dateFormat" not in self._options:
-            return text.rlike(_DATE)
+            return is_day(text)
         if isinstance(candidate, TimestampType) and "timestampFormat" not in self._options:
-            return text.rlike(_DATE) | text.rlike(_TIME)
+            return is_moment(text)
         return F.lit(True)
 
 

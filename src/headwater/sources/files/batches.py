@@ -43,7 +43,7 @@ _NANOSECONDS = "spark.sql.legacy.parquet.nanosAsLong"
 class BatchReader:
     """One source's way of reading."""
 
-    def __init__(self, spec: FilesSource, spark: SparkSession, files: Files) -> None:
+    def __init__(self, spec: FilesSource, spark: SparkSession, files: Files, flow: str) -> None:
         self._spec = spec
         self._spark = spark
         self._files = files
@@ -53,8 +53,8 @@ class BatchReader:
         """What is known of the lines of the files that were read last."""
         self._decoding = decoding(spec.file_format, spec.options)
         self._splitter = splitter_of(spec)
-        self.decoder: Decoder = FileDecoder(self._decoder(from_raw=False), self.partitions)
-        self.raw_decoder: Decoder = FileDecoder(self._decoder(from_raw=True), self.partitions)
+        self.decoder: Decoder = FileDecoder(self._decoder(from_raw=False), self.partitions, spec.file_format, flow)
+        self.raw_decoder: Decoder = FileDecoder(self._decoder(from_raw=True), self.partitions, spec.file_format, flow)
 
     def learn(self, paths: Iterable[str]) -> None:
         """Names and types in the paths of all files so far."""
@@ -151,6 +151,11 @@ class BatchReader:
             headers.pop("", None)  # nothing but blank lines
             self._headers.update(headers)
         in_python = {file for file in taken if self._splitter.in_python or file.path.endswith(ONLY_IN_PYTHON)}
+        if self._splitter.kind == "json" and self._splitter.multi_line is None:
+            unknown = [file for file in taken if file not in in_python]
+            peeks = peeking.peek(self._files, unknown, peeking.json_layout)
+            broken |= {file: cause for file in unknown if (cause := peeks[file.path].cause) is not None}
+            in_python |= {file for file in unknown if peeks[file.path].says == peeking.SPANNING}
         long, unpacked_badly = self._with_long_lines([one for one in taken if one not in {*in_python, *broken}])
         in_python |= long
         broken |= unpacked_badly
@@ -214,7 +219,7 @@ def splitter_of(spec: FilesSource) -> Splitter:
     csv = {name: spec.option(name, default) for name, default in DEFAULTS.items()}
     return Splitter(
         "json" if spec.file_format == "json" else "csv" if spec.file_format == "csv" else "text",
-        multi_line=spec.is_on("multiLine"),
+        multi_line=_multi_line(spec),
         header=spec.is_on("header", True),
         comment=spec.option("comment"),
         separator=spec.option("lineSep"),
@@ -226,6 +231,12 @@ def splitter_of(spec: FilesSource) -> Splitter:
         limit=spec.max_record_size,
         **csv,
     )
+
+
+def _multi_line(spec: FilesSource) -> bool | None:
+    """As the option says; without it a JSON file tells by how it begins, unless its lines end in a way of their own."""
+    by_itself = spec.file_format == "json" and not spec.option("multiLine") and not spec.option("lineSep")
+    return None if by_itself else spec.is_on("multiLine")
 
 
 def _grouped(

@@ -17,12 +17,17 @@ FileFormat = Literal["json", "csv", "parquet", "avro", "orc", "text", "binary"]
 class FilesSource(SourceSpec):
     """Files that land in a folder, each taken in once; `options` go to the reader of the file format."""
 
+    reader_class: ClassVar[str | None] = "headwater.sources.files.reader:FilesReader"
+    remarks_module: ClassVar[str | None] = "headwater.sources.files.remarks"
+    discovery_module: ClassVar[str | None] = "headwater.sources.files.discovery"
     flush_interval_default: ClassVar[timedelta] = timedelta(0)
     """A file is a batch already."""
 
     type: Literal["files"] = Field(default="files", description="`files`: a folder that files land in.")
     path: str = Field(description="The folder, or a glob: local, `s3://`, `abfss://`, `gs://`, `hdfs://`.")
-    file_format: FileFormat = Field(default="json", description="What is in them; `json` is an object a line.")
+    file_format: FileFormat = Field(
+        default="json", description="What is in them; `json`: an object a line, or an array."
+    )
     pattern: str | None = Field(default=None, description="Only files whose name fits: `*.json`.")
     recursive: bool = Field(default=True, description="Whether folders below are looked into.")
     partition_columns: bool = Field(

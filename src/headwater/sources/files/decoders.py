@@ -6,11 +6,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from headwater.sources.decoders.base import DECODE, EVENT, MISFITS, POSITION, PROBLEM, RAW, SCHEMA, Decoder
+from headwater.sources.decoders.base import CAST_FAILURES, DECODE, EVENT, POSITION, PROBLEM, RAW, SCHEMA, Decoder
 from headwater.sources.decoders.cast_failures import texts_of, unless_none, with_more
 from headwater.sources.decoders.csv import not_utf8
 from headwater.sources.decoders.literals import parse
 from headwater.sources.decoders.typed import PROBLEM_TYPE, TypedDecoder, problem
+from headwater.sources.files.endings import PACKED, others
 from headwater.sources.files.frames import BINARY
 from headwater.sources.files.partitions import Partitions, value_in
 
@@ -53,9 +54,10 @@ class FileDecoder(Decoder):
     A record of a file that could not be read comes with its PROBLEM and is not decoded.
     """
 
-    def __init__(self, inner: Decoder, partitions: Partitions) -> None:
+    def __init__(self, inner: Decoder, partitions: Partitions, file_format: str, flow: str) -> None:
         self._inner = inner
         self._partitions = partitions
+        self._cures = "" if file_format in ("text", "binary") else _with_cures(file_format, flow)
         self.textual = inner.textual
 
     def detect(self, records: DataFrame) -> StructType:
@@ -74,7 +76,7 @@ class FileDecoder(Decoder):
         if self._names(schema) and unknown is not None:
             # Asked of the event as the record gives it: values from the path would count as the record's.
             decoded = decoded.withColumn(_UNKNOWN, unknown)
-        decoded = self._with_values(decoded, schema)
+        decoded = self._hinted(self._with_values(decoded, schema))
         if not given:
             return decoded
         sound = F.col(_GIVEN).isNull()
@@ -106,6 +108,12 @@ class FileDecoder(Decoder):
                 found = here if found is None else found | here
         return found
 
+    def _hinted(self, decoded: DataFrame) -> DataFrame:
+        """What can't be decoded, in a file whose name says that it is of another format: that is told."""
+        if POSITION not in decoded.columns or not self._cures:
+            return decoded
+        return decoded.withColumn(PROBLEM, F.expr(self._cures).cast(PROBLEM_TYPE))
+
     def _names(self, schema: StructType) -> list[str]:
         return [name for name in self._partitions.schema.names if name in schema.names]
 
@@ -114,27 +122,43 @@ class FileDecoder(Decoder):
         names = self._names(schema)
         if not names or POSITION not in decoded.columns:
             return decoded
-        fields, misfits = [], {}
+        fields, cast_failures = [], {}
         for f in schema.fields:
             value = F.col(EVENT).getField(f.name)
             if f.name in names:
                 text = value_in(F.col(POSITION), f.name)
                 told = parse(text, f.dataType)
-                misfits[f.name] = (F.when(value.isNull() & told.isNull(), text), f.dataType.simpleString())
+                cast_failures[f.name] = (F.when(value.isNull() & told.isNull(), text), f.dataType.simpleString())
                 value = F.coalesce(value, told)
             fields.append(value.alias(f.name))
         event = F.when(F.col(EVENT).isNotNull(), F.struct(*fields))
         why = [
             F.when(text.isNotNull(), problem(SCHEMA, f"{name} in the path does not fit {wanted}"))
-            for name, (text, wanted) in misfits.items()
+            for name, (text, wanted) in cast_failures.items()
         ]
-        known = F.col(MISFITS) if MISFITS in decoded.columns else F.lit(None)
-        texts = with_more(known, texts_of({name: text for name, (text, _) in misfits.items()}))
+        known = F.col(CAST_FAILURES) if CAST_FAILURES in decoded.columns else F.lit(None)
+        texts = with_more(known, texts_of({name: text for name, (text, _) in cast_failures.items()}))
         return (
             decoded.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), *why).cast(PROBLEM_TYPE))
-            .withColumn(MISFITS, unless_none(texts))
+            .withColumn(CAST_FAILURES, unless_none(texts))
             .withColumn(EVENT, event)
         )
+
+
+def _with_cures(file_format: str, flow: str) -> str:
+    """The problem of a record, in SQL, with what to do where its file is read as what it is not. One expression, made
+    once: live steps are small, and to build them takes longer than to run them."""
+    topic = flow.partition(".")[2] or flow
+    again = f"then `headwater flow rebuild {topic} --yes`"
+    cures = {
+        ending[1:]: f"; cure: set `file_format: {kind}` in its source, {again}"
+        for ending, kind in others(file_format).items()
+    }
+    endings = f"[.]({'|'.join(cures)})([.]({'|'.join(packed[1:] for packed in PACKED)}))?#[^#]*$"
+    pairs = ", ".join(f"'{ending}', '{text}'" for ending, text in cures.items())
+    found = f"try_element_at(map({pairs}), regexp_extract(lower({POSITION}), '{endings}', 1))"
+    told = f"named_struct('reason', {PROBLEM}.reason, 'message', {PROBLEM}.message || coalesce({found}, ''))"
+    return f"CASE WHEN {PROBLEM}.reason = '{DECODE}' THEN {told} ELSE {PROBLEM} END"
 
 
 def _sound(records: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from headwater.core.errors import Code, HeadwaterError, TransientError
-from headwater.core.storage import FileEntry, Files
+from headwater.core.storage import FileEntry, FolderFiles
 from headwater.sources.files.config import FilesSource
 from headwater.sources.files.folder_walk import Walk
 from headwater.sources.files.log import InputFile, fingerprint
@@ -31,16 +31,18 @@ class Folder:
 
     def __init__(self, spec: FilesSource, location: str, storage: Mapping[str, Any]) -> None:
         self._spec = spec
-        root, glob = split(location)
-        self.files = Files(root, storage)
+        root, glob = split(spec.path, location)
+        self.files = FolderFiles(root, storage)
         self._glob = None if glob is None else re.compile(translated(glob))
         self._single: str | None = None
         if glob is None and self._is_one_file():
             folder, self._single = posixpath.split(location)
-            self.files = Files(folder, storage)
+            self.files = FolderFiles(folder, storage)
         self._deep = (spec.recursive or self._glob is not None) and self._single is None
         inside = self.files.inside()
-        self._walk = Walk(inside, self._deep, follow_links=spec.follow_links) if self.files.is_local else None
+        self._walk = (
+            Walk(inside, self._deep, self._is_wanted, follow_links=spec.follow_links) if self.files.is_local else None
+        )
         place = self.files.inside() if self.files.is_local else self.files.root
         self._wholeness = Wholeness(place, is_local=self.files.is_local, min_age=spec.min_age)
 
@@ -130,13 +132,15 @@ class Folder:
         return False
 
 
-def split(location: str) -> tuple[str, str | None]:
-    """A folder, and the glob below it that its files have to fit."""
-    parts = location.rstrip("/").split("/")
-    for i, part in enumerate(parts):
-        if _GLOB.search(part):
-            return "/".join(parts[:i]) or "/", "/".join(parts[i:])
-    return location, None
+def split(path: str, location: str) -> tuple[str, str | None]:
+    """A folder, and the glob below it that its files have to fit. Only `path`, which the project says, can have one:
+    the folder of the project may have any name."""
+    parts = posixpath.normpath(path).split("/")
+    magic = next((i for i, part in enumerate(parts) if _GLOB.search(part)), None)
+    if magic is None:
+        return location, None
+    glob = "/".join(parts[magic:])
+    return location.rstrip("/").removesuffix(glob).rstrip("/") or "/", glob
 
 
 def translated(glob: str) -> str:

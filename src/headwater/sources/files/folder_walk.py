@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -30,13 +30,17 @@ class _Known:
 class Walk:
     """Remembers of each folder when it changed, and the folders in it; of the files nothing.
 
-    Links to what lies in the folder are followed. Those that lead out of it are not, unless `follow_links`: whoever may
-    put a link there could have any file of this machine read.
+    Links to what lies in the folder are followed, but for those to a file that is found under its own name. Those that
+    lead out of it are not, unless `follow_links`: whoever may put a link there could have any file of this machine
+    read.
     """
 
-    def __init__(self, root: str, recursive: bool, *, follow_links: bool = False) -> None:
+    def __init__(
+        self, root: str, recursive: bool, is_wanted: Callable[[str], bool], *, follow_links: bool = False
+    ) -> None:
         self._root = root
         self._recursive = recursive
+        self._is_wanted = is_wanted
         self._follow_links = follow_links
         self._known: dict[str, _Known] = {}
         self._again: set[str] = set()
@@ -91,10 +95,20 @@ class Walk:
 
     def leads_out(self, path: str) -> bool:
         """Whether a path leads to something outside of the folder that may not be read."""
-        if self._follow_links:
-            return False
+        return not self._follow_links and self._real(path) is None
+
+    def _real(self, path: str) -> str | None:
+        """The path without links; None if it leads out of the folder."""
         root, real = os.path.realpath(self._root), os.path.realpath(os.path.join(self._root, path))
-        return real != root and not real.startswith(root.rstrip("/") + "/")
+        if real == root:
+            return ""
+        below = root.rstrip("/") + "/"
+        return real.removeprefix(below) if real.startswith(below) else None
+
+    def _is_found_as_itself(self, path: str) -> bool:
+        """Whether the file that a link leads to is one of those that this walk finds anyway."""
+        real = self._real(path)
+        return bool(real) and (self._recursive or "/" not in str(real)) and self._is_wanted(str(real))
 
     def _list(self, folder: str, changed: int) -> Generator[InputFile, None, _Known]:
         begun = time.time()
@@ -109,6 +123,8 @@ class Walk:
                             self.refused.add(path)
                     elif not entry.is_dir():
                         status = entry.stat()
+                        if entry.is_symlink() and self._is_found_as_itself(path):
+                            continue
                         if stat.S_ISREG(status.st_mode):
                             yield _taken(path, status)
                     elif self._recursive and not entry.name.startswith((".", "_")):

@@ -24,6 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headwater.core.quotes import backticked
 from headwater.core.storage import Files
 from headwater.sources.decoders.base import DECODE, EVENT, HEAD, POSITION, PROBLEM, RAW, SIZE
 from headwater.sources.decoders.typed import PROBLEM_TYPE
@@ -265,7 +266,7 @@ def together(frames: Sequence[DataFrame]) -> DataFrame:
     apart = [_apart(frame, mixed) for frame in frames]
     joined = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), apart)
     names = [name for name in joined.columns if name.startswith(_PART)]
-    values = [F.col(_quoted(name)).alias(name.removeprefix(_PART)) for name in names]
+    values = [F.col(backticked(name)).alias(name.removeprefix(_PART)) for name in names]
     event = F.when(F.col(_HAS_EVENT), F.struct(*values)).alias(EVENT)
     return joined.select(*[c for c in joined.columns if c not in names and c != _HAS_EVENT], event)
 
@@ -305,9 +306,9 @@ def _in_task() -> Column:
 
 def _value(field: StructField, in_nanoseconds: bool) -> Column:
     """Times without a zone are taken as UTC, and nanoseconds are cut to microseconds: Spark has nothing finer."""
-    value = F.col(_quoted(field.name))
+    value = F.col(backticked(field.name))
     if in_nanoseconds and isinstance(field.dataType, LongType):
-        name = _quoted(field.name)
+        name = backticked(field.name)
         return F.timestamp_micros(F.expr(f"({name} - pmod({name}, 1000)) div 1000"))
     zoned = _zoned(field.dataType)
     return value if zoned == field.dataType else value.cast(zoned)
@@ -331,7 +332,3 @@ def _is_nested(one: DataType) -> bool:
 
 def _instant(microseconds: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=microseconds)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -11,16 +11,23 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import orc, parquet
 
+from headwater.core.disk_errors import is_passing
 from headwater.core.errors import HeadwaterError
 from headwater.core.storage import Files
+from headwater.sources.decoders.json_layout import BEGINNING, is_by_line
 from headwater.sources.files.log import InputFile
 from headwater.sources.files.pieces.blocks import LargeBlock, bound_of, large_avro_block, large_parquet_page
 from headwater.sources.files.pieces.compression import beginning
 from headwater.sources.files.pieces.splitter import Splitter
+from headwater.sources.files.unreadable import read_through
+from headwater.spark.errors import tells_transient
 
 THREADS = 16
 HEAD = 1 << 20
 """A CSV header or an Avro schema is not longer than this."""
+
+BY_LINE, SPANNING = "by line", "spanning"
+"""How a JSON file is laid out: an object a line, or values that go over line ends."""
 
 AVRO_MAGIC = b"Obj\x01"
 AVRO_MARKER = 16
@@ -44,19 +51,29 @@ class Broken(Exception):
     """The file is not what it should be."""
 
 
+_BROKEN = (Broken, pa.ArrowException, EOFError, ValueError)
+
+
 def peek(files: Files, taken: Sequence[InputFile], look: Callable[[Files, InputFile], Peek]) -> dict[str, Peek]:
     """A look at each file, by its path."""
 
     def safely(file: InputFile) -> Peek:
         try:
             return look(files, file)
+        except (HeadwaterError, *_BROKEN):
+            if files.entry(file.path) is not None:
+                read_through(files, file)
+        # The storage can read it. What happened because it could not for a moment does not happen again.
+        try:
+            return look(files, file)
         except HeadwaterError as error:
             # The file system's word for `the bytes are not what they should be`: pyarrow's errors are OSErrors.
             cause = error.__cause__
-            if files.entry(file.path) is None or isinstance(cause, PermissionError):
+            passing = isinstance(cause, OSError) and (is_passing(cause) or tells_transient(str(cause)))
+            if passing or files.entry(file.path) is None or isinstance(cause, PermissionError):
                 raise
             return Peek(cause=str(cause or error))
-        except (Broken, pa.ArrowException, EOFError, ValueError) as error:
+        except _BROKEN as error:
             return Peek(cause=str(error))
 
     with ThreadPoolExecutor(min(THREADS, max(1, len(taken)))) as pool:
@@ -70,6 +87,13 @@ def csv_header(splitter: Splitter) -> Callable[[Files, InputFile], Peek]:
         return Peek(splitter.header_in(head) or "")
 
     return look
+
+
+def json_layout(files: Files, file: InputFile) -> Peek:
+    """Of a JSON file; it says BY_LINE or SPANNING."""
+    with files.reading(file.path) as opened:
+        head = beginning(opened, file.path, BEGINNING)
+    return Peek(BY_LINE if is_by_line(head) else SPANNING)
 
 
 def parquet_schema(files: Files, file: InputFile, limit: int) -> Peek:

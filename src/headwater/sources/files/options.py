@@ -111,7 +111,7 @@ def refusals(file_format: str, options: Mapping[str, str]) -> Iterator[str]:
     for name, value in told.items():
         if name not in known:
             yield f"options: {_unknown(file_format, name)}"
-        elif (why := _misfit(file_format, name, value)) is not None:
+        elif (why := _cast_failure(file_format, name, value)) is not None:
             yield f"options: `{name}` {why}"
     if "lineSep" in told and (_is_on(told, "multiLine") or _is_on(told, "wholetext")):
         yield "options: `lineSep` has no effect where records do not end with their lines; leave it out"
@@ -130,7 +130,7 @@ def _unknown(file_format: str, name: str) -> str:
     return f"{file_format} files have no option `{name}`" + (f"; {near}" if near else "")
 
 
-def _misfit(file_format: str, name: str, value: str) -> str | None:
+def _cast_failure(file_format: str, name: str, value: str) -> str | None:
     if name in _FLAGS.get(file_format, ()):
         if value.lower() not in ("true", "false"):
             return "has to be true or false"

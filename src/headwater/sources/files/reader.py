@@ -26,7 +26,7 @@ from headwater.sources.files.log import FileBatch, FileLog, InputFile
 from headwater.sources.files.paths import is_unicode, shown
 from headwater.sources.files.unreadable import blames_a_path, blames_a_task, read_through
 from headwater.sources.files.wholeness import FileState
-from headwater.sources.reader import Ahead, Lag, Position, Reader, ReaderContext
+from headwater.sources.reader import Lag, OffsetRange, Position, Reader, ReaderContext
 
 FRESH = 30.0
 """Seconds for which a list of files is believed; older ones are checked before they are settled."""
@@ -50,7 +50,7 @@ class FilesReader(Reader):
         self._flow = context.flow
         self._folder = Folder(spec, context.locate(spec.path), context.storage)
         self._log = FileLog(context.notes, is_local=self._folder.is_local)
-        self._batches = BatchReader(spec, context.spark, self._folder.files)
+        self._batches = BatchReader(spec, context.spark, self._folder.files, context.flow)
         self._batches.learn(self._log)
         archive = None if spec.archive_to is None else context.locate(spec.archive_to)
         self._cleaner = Cleaner(spec, self._folder, archive)
@@ -76,7 +76,7 @@ class FilesReader(Reader):
     def extras(self) -> StructType:
         return EXTRAS if self._spec.file_columns else StructType()
 
-    def next(self, start: Position | None) -> Ahead | None:
+    def next(self, start: Position | None) -> OffsetRange | None:
         begun = _number(start)
         if self._log.last < begun:
             raise IntegrityError(
@@ -85,14 +85,16 @@ class FilesReader(Reader):
                 hint="put it back from a copy, or reset the flow",
             )
         if self._log.last > begun:  # settled before a crash or a reset, and not read since
-            return Ahead({"batch": begun + 1}, bytes=self._log.batch(begun + 1).bytes, full=self._log.last > begun + 1)
+            return OffsetRange(
+                {"batch": begun + 1}, bytes=self._log.batch(begun + 1).bytes, full=self._log.last > begun + 1
+            )
         chosen = self._next_files()
         if not chosen:
             return None
         full = len(chosen) < len(self._waiting) or len(chosen) == self._spec.max_files
-        return Ahead({"batch": begun + 1}, bytes=sum(file.bytes for file in chosen), full=full)
+        return OffsetRange({"batch": begun + 1}, bytes=sum(file.bytes for file in chosen), full=full)
 
-    def settle(self, start: Position | None, ahead: Ahead) -> Position:
+    def fix_range(self, start: Position | None, ahead: OffsetRange) -> Position:
         if self._log.last < int(ahead.end["batch"]):
             chosen = self._first(self._waiting)
             self._log.add(FileBatch(tuple(chosen), block_size(self._spark, chosen)))

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from headwater.core.disk_errors import chain_of, tells_passing
 from headwater.core.storage import Files
 from headwater.sources.files.log import InputFile
-from headwater.spark.errors import reason
+from headwater.spark.errors import reason, tells_transient
 
 _CHUNK = 1 << 22
 _NOT_THE_FILE = ("cancelled", "OutOfMemoryError", "ExecutorLostFailure")
@@ -23,7 +23,8 @@ def unreadable(taken: Sequence[InputFile], read: Callable[[Sequence[InputFile]],
     if cause is None:
         return {}
     if len(taken) == 1:
-        return {taken[0]: cause}
+        again = _attempt(taken, read)  # what does not happen again is not in the file
+        return {} if again is None else {taken[0]: again}
     half = len(taken) // 2
     return {**unreadable(taken[:half], read), **unreadable(taken[half:], read)}
 
@@ -50,7 +51,8 @@ def blames_a_task(error: BaseException) -> bool:
     chain = list(chain_of(error))
     told = " ".join(map(str, chain))
     failed = "aborted due to stage failure" in told or any(isinstance(one, PythonException) for one in chain)
-    return failed and not tells_passing(told) and not any(word in told for word in _NOT_THE_FILE)
+    passing = tells_passing(told) or tells_transient(told)
+    return failed and not passing and not any(word in told for word in _NOT_THE_FILE)
 
 
 def blames_a_path(error: BaseException) -> bool:

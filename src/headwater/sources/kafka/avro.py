@@ -72,7 +72,7 @@ class AvroDecoder(Decoder):
         return found
 
     @property
-    def learnt(self) -> int:
+    def inferred(self) -> int:
         return 0 if self._registry is None else len(self._registry.known)
 
     def detect(self, records: DataFrame) -> StructType:
@@ -98,15 +98,15 @@ class AvroDecoder(Decoder):
     def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
         decoded = records
         events: list[Column] = []
-        misfits: list[Column] = []
+        cast_failures: list[Column] = []
         for id, writer in self.usable.items():
             column = f"{_PARSED}_{id}"
             decoded = decoded.withColumn(column, self._parsed(id, writer, F.col(RAW)))
-            event = conform(writer.event(F.col(column)), writer.event_type, schema, "", misfits)
+            event = conform(writer.event(F.col(column)), writer.event_type, schema, "", cast_failures)
             events.append(F.when(F.col(column).isNotNull(), event).cast(schema))
         event = F.coalesce(*events, F.lit(None).cast(schema))
         told = F.coalesce(
-            F.when(event.isNull(), self._unreadable(F.col(RAW))), *misfits, F.lit(None).cast(PROBLEM_TYPE)
+            F.when(event.isNull(), self._unreadable(F.col(RAW))), *cast_failures, F.lit(None).cast(PROBLEM_TYPE)
         )
         return decoded.select(*records.columns, event.alias(EVENT), told.alias(PROBLEM))
 

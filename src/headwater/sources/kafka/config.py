@@ -87,6 +87,8 @@ class KafkaSecurity(Frozen):
 class KafkaSource(SourceSpec):
     """One Kafka topic or several; `options` are the consumer's."""
 
+    reader_class: ClassVar[str | None] = "headwater.sources.kafka.reader:KafkaReader"
+    discovery_module: ClassVar[str | None] = "headwater.sources.kafka.discovery"
     flush_interval_default: ClassVar[timedelta] = timedelta(milliseconds=200)
 
     type: Literal["kafka"] = Field(default="kafka", description="`kafka`: topics of a Kafka cluster.")

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructField, StructType
 
-from headwater.sources.decoders.base import DECODE, EVENT, MISFITS, PROBLEM, Decoder
+from headwater.sources.decoders.base import CAST_FAILURES, DECODE, EVENT, PROBLEM, Decoder
 from headwater.sources.decoders.typed import problem
 from headwater.sources.kafka.types import merged
 
@@ -37,8 +37,8 @@ class DebeziumDecoder(Decoder):
         self.textual = inner.textual
 
     @property
-    def learnt(self) -> int:
-        return self._inner.learnt
+    def inferred(self) -> int:
+        return self._inner.inferred
 
     def detect(self, records: DataFrame) -> StructType:
         found = {f.name: f.dataType for f in self._inner.detect(records).fields}
@@ -67,8 +67,8 @@ class DebeziumDecoder(Decoder):
         told = F.when(event.isNotNull() & ~is_envelope, no_envelope).otherwise(F.col(PROBLEM))
         changed = F.when(is_envelope, _event(event, envelope, schema)).cast(schema)
         columns = [F.col(name) for name in records.columns]
-        misfits = [F.col(MISFITS)] if MISFITS in inner.columns else []
-        return inner.select(*columns, changed.alias(EVENT), told.alias(PROBLEM), *misfits, known.alias(_NEW))
+        cast_failures = [F.col(CAST_FAILURES)] if CAST_FAILURES in inner.columns else []
+        return inner.select(*columns, changed.alias(EVENT), told.alias(PROBLEM), *cast_failures, known.alias(_NEW))
 
     def beyond(self, schema: StructType, raw: Column) -> Column | None:
         return self._inner.beyond(_envelope(schema), raw)

@@ -17,11 +17,9 @@ from headwater.core.errors import Code, UsageError
 from headwater.core.extras import require_extra
 from headwater.sources.decoders.base import DECODE, EVENT, PROBLEM, RAW, SCHEMA, Decoder
 from headwater.sources.decoders.typed import PROBLEM_TYPE, conform
+from headwater.sources.kafka.proto import Files, file_set, file_set_of
 from headwater.sources.kafka.protobuf import (
-    Files,
     MessageType,
-    file_set,
-    file_set_of,
     json_of,
     message_at,
     message_class,
@@ -56,7 +54,7 @@ class ProtobufDecoder(Decoder):
         return ProtobufDecoder(None, fixed)
 
     @property
-    def learnt(self) -> int:
+    def inferred(self) -> int:
         return len(self._types)
 
     def detect(self, records: DataFrame) -> StructType:
@@ -75,9 +73,9 @@ class ProtobufDecoder(Decoder):
         assert isinstance(wanted, StructType)
         shipped = wanted if wanted.fields else StructType([StructField("nothing", StringType())])
         decoded = self._mapped(records, RAW, _MESSAGE, PROBLEM, shipped)
-        misfits: list[Column] = []
-        event = conform(F.col(_MESSAGE), shipped, schema, "", misfits)
-        told = F.coalesce(F.col(PROBLEM), *misfits) if misfits else F.col(PROBLEM)
+        cast_failures: list[Column] = []
+        event = conform(F.col(_MESSAGE), shipped, schema, "", cast_failures)
+        told = F.coalesce(F.col(PROBLEM), *cast_failures) if cast_failures else F.col(PROBLEM)
         columns = [F.col(name) for name in records.columns]
         there = F.when(F.col(_MESSAGE).isNotNull(), event).cast(schema)
         return decoded.select(*columns, there.alias(EVENT), told.alias(PROBLEM))
@@ -199,28 +197,28 @@ def _work(
     def work(batches: Batches) -> Batches:
         readers: dict[MessageType, Any] = {}
 
-        def value(message: MessageType, body: bytes, misfits: list[str]) -> Any:
+        def value(message: MessageType, body: bytes, cast_failures: list[str]) -> Any:
             if not isinstance(wanted, StructType):
                 return json_of(message, body)
             if message not in readers:
                 readers[message] = reader_of(message, wanted)
-            return readers[message](body, misfits)
+            return readers[message](body, cast_failures)
 
         broken = (ValueError, TypeError, KeyError, _decode_error())
         for batch in batches:
             values: list[Any] = []
             problems: list[dict[str, str] | None] = []
             for raw in batch.column(batch.schema.get_field_index(column)).to_pylist():
-                misfits: list[str] = []
+                cast_failures: list[str] = []
                 one, told = None, None
                 if raw is not None:
                     try:
                         message, body = found(raw)
-                        one = value(message, body, misfits)
+                        one = value(message, body, cast_failures)
                     except broken as error:
                         told = {"reason": DECODE, "message": str(error)}
                 values.append(one)
-                problems.append({"reason": SCHEMA, "message": misfits[0]} if misfits else told)
+                problems.append({"reason": SCHEMA, "message": cast_failures[0]} if cast_failures else told)
             arrays = [
                 *batch.columns,
                 pa.array(values, to_arrow_type(wanted)),

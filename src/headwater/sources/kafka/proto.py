@@ -1,200 +1,83 @@
-"""Protobuf's source language as far as messages go: `.proto` text to file descriptors, without a compiler."""
+"""Protobuf schemas as file descriptors: protoc compiles what comes as a source text."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+import base64
+import binascii
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from headwater.core.extras import require_extra
 
-_TOKEN = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|\s+|(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<word>\.?[A-Za-z_][\w.]*)"""
-    r"""|(?P<number>[-+]?[\d.][\w.]*)|(?P<sign>[{}\[\]()<>=;,:/+-])""",
-    re.DOTALL,
-)
-_SCALARS = {
-    "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "fixed32": 7, "bool": 8,
-    "string": 9, "bytes": 12, "uint32": 13, "sfixed32": 15, "sfixed64": 16, "sint32": 17, "sint64": 18,
-}  # fmt: skip
-_LABELS = {"optional": 1, "required": 2, "repeated": 3}
-_SKIPPED = ("option", "reserved", "extensions")
+Files = bytes
+"""A serialized FileDescriptorSet: a file after those that it imports."""
 
 
-def compiled(name: str, text: str) -> Any:
-    """The FileDescriptorProto of a file; a mistake is a ValueError."""
-    return _Parser(name, text).file()
-
-
-class _Parser:
-    """A recursive descent over the tokens. Names of types are left to be resolved by the descriptor pool."""
-
-    def __init__(self, name: str, text: str) -> None:
-        self._descriptors = require_extra("kafka", "google.protobuf.descriptor_pb2")
-        self._file = self._descriptors.FileDescriptorProto(name=name)
-        self._tokens = list(_tokens(text))
-        self._at = 0
-
-    def file(self) -> Any:
-        while self._more():
-            word = self._take()
-            if word == "syntax":
-                self._expect("=")
-                self._file.syntax = _unquoted(self._take())
-                self._expect(";")
-            elif word == "edition":
-                raise ValueError("editions are not supported: give a descriptor set instead")
-            elif word == "package":
-                self._file.package = self._take()
-                self._expect(";")
-            elif word == "import":
-                self._import()
-            elif word == "message":
-                self._message(self._file.message_type.add())
-            elif word == "enum":
-                self._enum(self._file.enum_type.add())
-            elif word in ("service", "extend"):
-                self._skip_block()
-            elif word in _SKIPPED:
-                self._skip_statement()
-            elif word != ";":
-                raise ValueError(f"'{word}' was not expected")
-        return self._file
-
-    def _import(self) -> None:
-        word = self._take()
-        path = _unquoted(self._take() if word in ("public", "weak") else word)
-        self._file.dependency.append(path)
-        if word == "public":
-            self._file.public_dependency.append(len(self._file.dependency) - 1)
-        self._expect(";")
-
-    def _message(self, message: Any) -> None:
-        message.name = self._take()
-        self._expect("{")
-        while (word := self._take()) != "}":
-            if word == "message":
-                self._message(message.nested_type.add())
-            elif word == "enum":
-                self._enum(message.enum_type.add())
-            elif word == "oneof":
-                self._oneof(message)
-            elif word == "extend":
-                self._skip_block()
-            elif word in _SKIPPED:
-                self._skip_statement()
-            elif word != ";":
-                self._field(message, word)
-        # Those that only mark a field as optional come after the ones in the text.
-        for field in message.field:
-            if field.proto3_optional:
-                field.oneof_index = len(message.oneof_decl)
-                message.oneof_decl.add(name=f"_{field.name}")
-
-    def _oneof(self, message: Any) -> None:
-        message.oneof_decl.add(name=self._take())
-        index = len(message.oneof_decl) - 1
-        self._expect("{")
-        while (word := self._take()) != "}":
-            if word in _SKIPPED:
-                self._skip_statement()
-            elif word != ";":
-                self._field(message, word).oneof_index = index
-
-    def _field(self, message: Any, word: str) -> Any:
-        field = message.field.add(label=_LABELS["optional"])
-        if word in _LABELS:
-            field.label = _LABELS[word]
-            field.proto3_optional = word == "optional" and self._file.syntax == "proto3"
-            word = self._take()
-        if word == "group":
-            raise ValueError("groups are not supported: give a descriptor set instead")
-        if word == "map":
-            self._map(message, field)
+def file_set(named: Iterable[tuple[str, str]]) -> Files:
+    """The descriptors of texts (source, or compiled and in Base64) in the order of their imports, each with the name it
+    goes by; a mistake in one is a ValueError with protoc's words. The decoder calls it once for each schema."""
+    descriptors = require_extra("kafka", "google.protobuf.descriptor_pb2")
+    known, sources, name = descriptors.FileDescriptorSet(), dict[str, str](), ""
+    for name, text in named:
+        file = _decompiled(text)
+        if file is None:
+            sources[name] = text
         else:
-            _set_type(field, word)
-            field.name = self._take()
-        self._expect("=")
-        field.number = int(self._take(), 0)
-        self._skip_statement()  # options, to the semicolon
-        return field
-
-    def _map(self, message: Any, field: Any) -> None:
-        self._expect("<")
-        key = self._take()
-        self._expect(",")
-        value = self._take()
-        self._expect(">")
-        field.name = self._take()
-        entry = message.nested_type.add(name=_camel(field.name) + "Entry")
-        entry.options.map_entry = True
-        _set_type(entry.field.add(name="key", number=1, label=_LABELS["optional"]), key)
-        _set_type(entry.field.add(name="value", number=2, label=_LABELS["optional"]), value)
-        field.label, field.type_name = _LABELS["repeated"], entry.name
-
-    def _enum(self, enum: Any) -> None:
-        enum.name = self._take()
-        self._expect("{")
-        while (word := self._take()) != "}":
-            if word == "option" and self._tokens[self._at] == "allow_alias":
-                enum.options.allow_alias = True
-                self._skip_statement()
-            elif word in _SKIPPED:
-                self._skip_statement()
-            elif word != ";":
-                self._expect("=")
-                enum.value.add(name=word, number=int(self._take(), 0))
-                self._skip_statement()
-
-    def _more(self) -> bool:
-        return self._at < len(self._tokens)
-
-    def _take(self) -> str:
-        if not self._more():
-            raise ValueError("it ends in the middle")
-        self._at += 1
-        return self._tokens[self._at - 1]
-
-    def _expect(self, sign: str) -> None:
-        found = self._take()
-        if found != sign:
-            raise ValueError(f"'{sign}' was expected and '{found}' found")
-
-    def _skip_statement(self) -> None:
-        depth = 0
-        while (word := self._take()) != ";" or depth:
-            depth += (word in ("{", "[")) - (word in ("}", "]"))
-
-    def _skip_block(self) -> None:
-        while self._take() != "{":
-            pass
-        depth = 1
-        while depth:
-            word = self._take()
-            depth += (word == "{") - (word == "}")
+            file.name = name
+            known.file.append(file)
+    if not sources:
+        whole: bytes = known.SerializeToString()
+        return whole
+    with TemporaryDirectory(prefix="headwater-proto-") as made:
+        folder = Path(made)
+        for source, text in sources.items():
+            path = folder / _inside(source)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        arguments = []
+        if known.file:
+            (folder / "known").write_bytes(known.SerializeToString())
+            arguments.append(f"--descriptor_set_in={folder / 'known'}")
+        return _compile(folder, name, arguments)
 
 
-def _tokens(text: str) -> Iterator[str]:
-    at = 0
-    while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise ValueError(f"'{text[at]}' was not expected")
-        at = found.end()
-        if found.lastgroup is not None:
-            yield found[0]
+def file_set_of(path: Path, content: bytes) -> Files:
+    """The descriptors of a file: a `.proto` with those that it imports from beside it, else a descriptor set."""
+    if path.suffix != ".proto":
+        require_extra("kafka", "google.protobuf.descriptor_pb2").FileDescriptorSet.FromString(content)
+        return content
+    return _compile(path.parent, path.name, [])
 
 
-def _set_type(field: Any, word: str) -> None:
-    if word in _SCALARS:
-        field.type = _SCALARS[word]
-    else:
-        field.type_name = word
+def _compile(folder: Path, name: str, arguments: list[str]) -> Files:
+    standard = Path(str(require_extra("kafka", "grpc_tools").__file__)).parent / "_proto"
+    with TemporaryDirectory(prefix="headwater-proto-") as made:
+        out = Path(made) / "files"
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={folder}", f"--proto_path={standard}"]
+        command += ["--include_imports", f"--descriptor_set_out={out}", *arguments, name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ValueError(done.stderr.replace(f"{folder}/", "").strip() or "protoc can't compile it")
+        return out.read_bytes()
 
 
-def _unquoted(text: str) -> str:
-    return text[1:-1]
+def _inside(name: str) -> Path:
+    """Where a file of that name lies in the folder that protoc reads; names come from a registry."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.name or name == "known":
+        raise ValueError(f"'{name}' is no name for a file that is imported")
+    return Path(path)
 
 
-def _camel(name: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+def _decompiled(text: str) -> Any:
+    """The descriptor in a registry's compiled form; None where the text is something else."""
+    descriptors = require_extra("kafka", "google.protobuf.descriptor_pb2")
+    message = require_extra("kafka", "google.protobuf.message")
+    try:
+        return descriptors.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, message.DecodeError):
+        return None

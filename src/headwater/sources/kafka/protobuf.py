@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql.types import (
@@ -30,10 +27,7 @@ from pyspark.sql.types import (
 
 from headwater.core.extras import require_extra
 from headwater.sources.decoders.typed import fits
-from headwater.sources.kafka.proto import compiled
-
-Files = bytes
-"""A serialized FileDescriptorSet: a file after those that it imports."""
+from headwater.sources.kafka.proto import Files
 
 _WELL_KNOWN = ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
 _TIMESTAMP = "google.protobuf.Timestamp"
@@ -66,35 +60,6 @@ class MessageType:
         return _struct(message_class(self).DESCRIPTOR, ())
 
 
-def file_set(named: Iterable[tuple[str, str]]) -> Files:
-    """Of texts (source, or compiled and in Base64) in the order of their imports, each with the name it goes by."""
-    descriptors = require_extra("kafka", "google.protobuf.descriptor_pb2")
-    found = descriptors.FileDescriptorSet()
-    for name, text in named:
-        file = _decompiled(text) or compiled(name, text)
-        file.name = name
-        found.file.append(file)
-    whole: bytes = found.SerializeToString()
-    return whole
-
-
-def file_set_of(path: Path, content: bytes) -> Files:
-    """Of a file: a `.proto` with those that it imports from beside it, else a descriptor set."""
-    if path.suffix != ".proto":
-        require_extra("kafka", "google.protobuf.descriptor_pb2").FileDescriptorSet.FromString(content)
-        return content
-    found: dict[str, str] = {}
-
-    def add(name: str, text: str) -> None:
-        for needed in compiled(name, text).dependency:
-            if needed not in found and not needed.startswith("google/protobuf/"):
-                add(needed, (path.parent / needed).read_text(encoding="utf-8"))
-        found[name] = text
-
-    add(path.name, content.decode("utf-8"))
-    return file_set(found.items())
-
-
 @lru_cache(maxsize=1000)
 def message_class(message: MessageType) -> Any:
     pool = _pool(message.files)
@@ -122,8 +87,8 @@ def reader_of(message: MessageType, wanted: StructType) -> Read:
     made = message_class(message)
     row = _row(made.DESCRIPTOR, wanted, "", ())
 
-    def read(body: bytes, misfits: list[str]) -> Any:
-        return row(made.FromString(body), misfits)
+    def read(body: bytes, cast_failures: list[str]) -> Any:
+        return row(made.FromString(body), cast_failures)
 
     return read
 
@@ -145,16 +110,6 @@ def _pool(files: Files) -> Any:
     for file in given:
         pool.Add(file)
     return pool
-
-
-def _decompiled(text: str) -> Any:
-    """The descriptor in a registry's compiled form; None where the text is something else."""
-    descriptors = require_extra("kafka", "google.protobuf.descriptor_pb2")
-    message = require_extra("kafka", "google.protobuf.message")
-    try:
-        return descriptors.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
-    except (binascii.Error, message.DecodeError):
-        return None
 
 
 # --- types
@@ -202,8 +157,8 @@ def _row(descriptor: Any, wanted: StructType, at: str, above: tuple[str, ...]) -
         if field is not None:
             readers.append((f.name, _field(field, f.dataType, f"{at}.{f.name}" if at else f.name, inside)))
 
-    def read(message: Any, misfits: list[str]) -> dict[str, Any]:
-        return {name: reader(message, misfits) for name, reader in readers}
+    def read(message: Any, cast_failures: list[str]) -> dict[str, Any]:
+        return {name: reader(message, cast_failures) for name, reader in readers}
 
     return read
 
@@ -213,21 +168,21 @@ def _field(field: Any, wanted: DataType, at: str, above: tuple[str, ...]) -> Rea
     if _is_map(field):
         entry = field.message_type.fields_by_name
         if not isinstance(wanted, MapType):
-            return _misfit(field, wanted, at, above)
+            return _cast_failure(field, wanted, at, above)
         key = _one(entry["key"], wanted.keyType, at, above)
         value = _one(entry["value"], wanted.valueType, at, above)
-        return lambda message, misfits: [
-            (key(k, misfits), value(v, misfits)) for k, v in getattr(message, name).items()
+        return lambda message, cast_failures: [
+            (key(k, cast_failures), value(v, cast_failures)) for k, v in getattr(message, name).items()
         ]
     if field.is_repeated:
         if not isinstance(wanted, ArrayType):
-            return _misfit(field, wanted, at, above)
+            return _cast_failure(field, wanted, at, above)
         one = _one(field, wanted.elementType, at, above)
-        return lambda message, misfits: [one(item, misfits) for item in getattr(message, name)]
+        return lambda message, cast_failures: [one(item, cast_failures) for item in getattr(message, name)]
     one = _one(field, wanted, at, above)
     if not field.has_presence:
-        return lambda message, misfits: one(getattr(message, name), misfits)
-    return lambda message, misfits: one(getattr(message, name), misfits) if message.HasField(name) else None
+        return lambda message, cast_failures: one(getattr(message, name), cast_failures)
+    return lambda message, cast_failures: one(getattr(message, name), cast_failures) if message.HasField(name) else None
 
 
 def _one(field: Any, wanted: DataType, at: str, above: tuple[str, ...]) -> Read:
@@ -235,28 +190,28 @@ def _one(field: Any, wanted: DataType, at: str, above: tuple[str, ...]) -> Read:
     if isinstance(given, StructType) and isinstance(wanted, StructType):
         return _row(field.message_type, wanted, at, above)
     if not fits(given, wanted):
-        return _misfit(field, wanted, at, above)
+        return _cast_failure(field, wanted, at, above)
     if field.type == _ENUM:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
-        return lambda value, misfits: names.get(value, str(value))
+        return lambda value, cast_failures: names.get(value, str(value))
     if field.type == _MESSAGE:
         inner = field.message_type.full_name
         if inner == _TIMESTAMP:
-            return lambda value, misfits: value.ToMicroseconds()
+            return lambda value, cast_failures: value.ToMicroseconds()
         if inner in _WRAPPER:
             number = isinstance(wanted, DecimalType)
-            return lambda value, misfits: Decimal(value.value) if number else value.value
-        return lambda value, misfits: _json(value)
+            return lambda value, cast_failures: Decimal(value.value) if number else value.value
+        return lambda value, cast_failures: _json(value)
     if isinstance(wanted, DecimalType):
-        return lambda value, misfits: Decimal(value)
-    return lambda value, misfits: value
+        return lambda value, cast_failures: Decimal(value)
+    return lambda value, cast_failures: value
 
 
-def _misfit(field: Any, wanted: DataType, at: str, above: tuple[str, ...]) -> Read:
+def _cast_failure(field: Any, wanted: DataType, at: str, above: tuple[str, ...]) -> Read:
     told = f"{at} is {_type(field, above).simpleString()} and does not fit {wanted.simpleString()}"
 
-    def read(value: Any, misfits: list[str]) -> None:
-        misfits.append(told)
+    def read(value: Any, cast_failures: list[str]) -> None:
+        cast_failures.append(told)
 
     return read
 

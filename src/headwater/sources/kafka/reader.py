@@ -41,7 +41,7 @@ from headwater.sources.kafka.offsets import (
 )
 from headwater.sources.kafka.settings import spark_options
 from headwater.sources.kafka.values import KEY, KEY_RAW, decoder_of, key_column
-from headwater.sources.reader import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext
+from headwater.sources.reader import POSITION, RAW, Lag, OffsetRange, Position, Reader, ReaderContext
 from headwater.spark.arrow_bridge import Selection
 from headwater.spark.errors import reason, without_plan
 
@@ -111,7 +111,7 @@ class KafkaReader(Reader):
 
     # --- ranges
 
-    def next(self, start: Position | None) -> Ahead | None:
+    def next(self, start: Position | None) -> OffsetRange | None:
         known = KafkaPosition.of(start)
         seen = self._survey(known)
         wanted = self._wanted(known)
@@ -133,9 +133,9 @@ class KafkaReader(Reader):
             lost=tuple(map(str, losses)),
             made=self._generations.counted(known, seen.ids),
         )
-        return Ahead(end.to_json(), rows=sum(taken.values()), full=total > self._spec.max_rows)
+        return OffsetRange(end.to_json(), rows=sum(taken.values()), full=total > self._spec.max_rows)
 
-    def settle(self, start: Position | None, ahead: Ahead) -> Position:
+    def fix_range(self, start: Position | None, ahead: OffsetRange) -> Position:
         self._generations.keep(KafkaPosition.of(start), KafkaPosition.of(ahead.end))
         return ahead.end
 

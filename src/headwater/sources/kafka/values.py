@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from headwater.core.errors import Code, UsageError
-from headwater.sources.decoders.base import DECODE, EVENT, MISFITS, PROBLEM, RAW, Decoder
+from headwater.sources.decoders.base import CAST_FAILURES, DECODE, EVENT, PROBLEM, RAW, Decoder
 from headwater.sources.decoders.csv import CsvDecoder, not_utf8
 from headwater.sources.decoders.json import JsonDecoder
 from headwater.sources.decoders.typed import PROBLEM_TYPE, problem
@@ -42,7 +42,7 @@ class KeyDecoder(Protocol):
     """What makes text of keys whose schemas stand in a registry or file."""
 
     @property
-    def learnt(self) -> int: ...
+    def inferred(self) -> int: ...
 
     def learn_keys(self, records: DataFrame, column: str) -> None: ...
 
@@ -90,8 +90,8 @@ class RecordDecoder(Decoder):
         self._with_keys: DataFrame | None = None
 
     @property
-    def learnt(self) -> int:
-        return self._value.learnt + (self._keys.learnt if self._keys is not None else 0)
+    def inferred(self) -> int:
+        return self._value.inferred + (self._keys.inferred if self._keys is not None else 0)
 
     def detect(self, records: DataFrame) -> StructType:
         # Records that have been decoded come without their keys' bytes: those of the same step have them.
@@ -120,8 +120,8 @@ class RecordDecoder(Decoder):
         told = F.when(~skipped, F.col(PROBLEM)).cast(PROBLEM_TYPE)
         columns = [F.col(_WHOLE if name == RAW else name).alias(name) for name in records.columns]
         event = F.when(~skipped, F.col(EVENT)).cast(schema)
-        misfits = [F.col(MISFITS)] if MISFITS in decoded.columns else []
-        found = decoded.select(*columns, event.alias(EVENT), told.alias(PROBLEM), *misfits, is_new.alias(_NEW))
+        cast_failures = [F.col(CAST_FAILURES)] if CAST_FAILURES in decoded.columns else []
+        found = decoded.select(*columns, event.alias(EVENT), told.alias(PROBLEM), *cast_failures, is_new.alias(_NEW))
         if self._keys is None or KEY_RAW not in records.columns:
             return found
         found = self._keys.with_key_texts(found, KEY_RAW, KEY, _KEY_WHY)

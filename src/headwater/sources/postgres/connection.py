@@ -70,14 +70,14 @@ def parameters(dsn: Secret, *, where: Where) -> dict[str, str]:
             " what is not a letter or digit in a password has to be percent-encoded",
         ) from None
     defaults = {d.keyword.decode(): d for d in pq.Conninfo.get_defaults()}
-    around = {key: os.environ.get((d.envvar or b"").decode(), "") for key, d in defaults.items()}
-    around["user"] = (defaults["user"].val or b"").decode()
-    found = {**around, **{key: str(value) for key, value in given.items() if value is not None}}
+    context = {key: os.environ.get((d.envvar or b"").decode(), "") for key, d in defaults.items()}
+    context["user"] = (defaults["user"].val or b"").decode()
+    found = {**context, **{key: str(value) for key, value in given.items() if value is not None}}
     found["dbname"] = found["dbname"] or found["user"]
     return {key: value for key, value in found.items() if value}
 
 
-def place(dsn: Secret, *, where: Where) -> str:
+def server_name(dsn: Secret, *, where: Where) -> str:
     """The database as it may be shown: `db on host:5432`."""
     found = parameters(dsn, where=where)
     hosts = found.get("host") or found.get("hostaddr") or "localhost"
@@ -107,7 +107,7 @@ def connect(
             if connection.info.server_version < OLDEST:
                 raise UsageError(
                     Code.UNSUPPORTED,
-                    f"{place(dsn, where=where)} runs Postgres {connection.info.server_version // 10000}",
+                    f"{server_name(dsn, where=where)} runs Postgres {connection.info.server_version // 10000}",
                     where=where,
                     hint=f"Postgres {OLDEST // 10000} is the oldest that can be read",
                 )
@@ -183,25 +183,25 @@ def translated(error: BaseException, *, dsn: Secret, where: Where) -> HeadwaterE
     if state.startswith(_DENIED):
         return UsageError(
             Code.SOURCE_DENIED,
-            f"{place(dsn, where=where)} refuses: {said}",
+            f"{server_name(dsn, where=where)} refuses: {said}",
             where=where,
             hint="give the user of `dsn` the right to it",
         )
     if state.startswith(_TRANSIENT):
         return TransientError(
             Code.SOURCE_UNAVAILABLE,
-            f"{place(dsn, where=where)} can't be read just now: {said}",
+            f"{server_name(dsn, where=where)} can't be read just now: {said}",
             where=where,
             hint="raise max_connections or lower the source's `max_connections`" if state == "53300" else None,
         )
     if state.startswith(_MISSING):
-        return UsageError(Code.SOURCE_MISMATCH, f"{place(dsn, where=where)}: {said}", where=where)
-    return UsageError(Code.SOURCE_MISMATCH, f"{place(dsn, where=where)}: {said} ({state})", where=where)
+        return UsageError(Code.SOURCE_MISMATCH, f"{server_name(dsn, where=where)}: {said}", where=where)
+    return UsageError(Code.SOURCE_MISMATCH, f"{server_name(dsn, where=where)}: {said} ({state})", where=where)
 
 
 def _not_connected(told: str, dsn: Secret, where: Where) -> HeadwaterError:
     """No answer at all, or one from before the log-in, which libpq gives as text alone."""
-    at = place(dsn, where=where)
+    at = server_name(dsn, where=where)
     missing = _NO_DATABASE.search(told)
     if missing is not None:
         return UsageError(
@@ -240,8 +240,3 @@ def channel(table: str) -> str:
     if len(name.encode()) <= 63:
         return name
     return f"headwater.{hashlib.sha256(table.encode()).hexdigest()[:40]}"
-
-
-def quoted(name: str) -> str:
-    """A name as Postgres takes it, whatever is in it."""
-    return '"' + name.replace('"', '""') + '"'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from pydantic import WithJsonSchema as JsonSchema
@@ -41,6 +41,7 @@ Start = Annotated[
 class TableSource(SourceSpec):
     """A table of ours or of somebody else, by path or by name in a catalog. It is only read."""
 
+    reader_class: ClassVar[str | None] = "headwater.sources.table.reader:TableReader"
     type: Literal["table"] = Field(default="table", description="`table`: a lakehouse table.")
     format: str = Field(description="Its table format.")
     table: str | None = Field(default=None, description="Its name in a catalog: `lake.sales.orders`.")

@@ -17,7 +17,7 @@ from headwater.core.model import WEIGHT, Version
 from headwater.sources.decoders.base import Decoder
 from headwater.sources.decoders.json import TYPED_ROWS, JsonDecoder
 from headwater.sources.decoders.typed import TypedDecoder
-from headwater.sources.reader import Ahead, ForeignTable, Lag, Position, Reader, ReaderContext
+from headwater.sources.reader import ForeignTable, Lag, OffsetRange, Position, Reader, ReaderContext
 from headwater.sources.table.config import TableSource
 from headwater.sources.table.positions import TablePosition
 from headwater.sources.table.rows import EXTRAS, netted, records
@@ -59,7 +59,7 @@ class TableReader(Reader):
 
     # --- ranges
 
-    def next(self, start: Position | None) -> Ahead | None:
+    def next(self, start: Position | None) -> OffsetRange | None:
         table = self._opened()
         known = TablePosition.of(start) or self._begun(table)
         number = 0 if start is None or known is None else known.range + 1
@@ -78,9 +78,9 @@ class TableReader(Reader):
             taken, unsure = taken[: max(1, sure)], sure == 0
         version = taken[-1] if taken else after
         end = TablePosition(version, _made_at(table, version), after, number, lost=lost, unsure=unsure)
-        return Ahead(end.to_json(), full=len(waiting) > len(taken))
+        return OffsetRange(end.to_json(), full=len(waiting) > len(taken))
 
-    def settle(self, start: Position | None, ahead: Ahead) -> Position:
+    def fix_range(self, start: Position | None, ahead: OffsetRange) -> Position:
         """A range of which only the rows can tell whether some were changed or removed is looked at first."""
         place = TablePosition.of(ahead.end)
         assert place is not None
@@ -132,12 +132,12 @@ class TableReader(Reader):
             return versions
         return versions[: versions.index(self._frozen) + 1] if self._frozen in versions else []
 
-    def _whole(self, table: ForeignTable, number: int, lost: str | None = None) -> Ahead | None:
+    def _whole(self, table: ForeignTable, number: int, lost: str | None = None) -> OffsetRange | None:
         """The table's whole state, if it has one yet."""
         version = self._frozen if self._is_frozen else table.version()
         if version is None:
             return None
-        return Ahead(TablePosition(version, _made_at(table, version), None, number, lost=lost).to_json())
+        return OffsetRange(TablePosition(version, _made_at(table, version), None, number, lost=lost).to_json())
 
     def _begun(self, table: ForeignTable) -> TablePosition | None:
         """Where a new flow begins to read; None: with the whole table."""

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, IntegerType, MapType, StringType, StructField, StructType
 
 from headwater.core.model import WEIGHT
+from headwater.core.quotes import backticked
 from headwater.sources.decoders.base import EVENT, POSITION, RAW
 from headwater.sources.table.positions import TablePosition
 
@@ -54,7 +55,7 @@ def records(rows: DataFrame, place: TablePosition, *, changes: bool) -> DataFram
 
 
 def _column(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
+    return F.col(backticked(name))
 
 
 def _has_map(data_type: DataType) -> bool:

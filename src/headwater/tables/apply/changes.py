@@ -10,9 +10,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType, TimestampType
 
 from headwater.core.errors import Code, UsageError
+from headwater.core.quotes import backticked
 from headwater.core.spec import Apply
 from headwater.spark.errors import reason, without_plan
-from headwater.spark.frames import column, has_map, quoted
+from headwater.spark.frames import column, has_map
 from headwater.tables.apply.shape import (
     AFTER,
     AT,
@@ -167,4 +168,4 @@ def _struct(topic: StructType, name: str) -> StructType:
 
 def sequence_text(name: str = SEQUENCE) -> Column:
     """A sequence as a position holds it."""
-    return F.expr(f"CAST({quoted(name)} AS STRING)")
+    return F.expr(f"CAST({backticked(name)} AS STRING)")

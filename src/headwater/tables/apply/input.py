@@ -5,29 +5,28 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from pyspark.sql import DataFrame
 
 from headwater.core.model import WEIGHT, Kind, Version
 from headwater.core.spec import Table
-from headwater.flows.flow import Positions, Range, wait_for_commits
+from headwater.flows.flow import FlowInput, wait_for_commits
+from headwater.flows.ledger import Positions
 from headwater.incremental.relations import InputRelation
 from headwater.incremental.relations import RelationVersion as At
+from headwater.sources.reader import OffsetRange
 from headwater.spark.frames import column
 from headwater.tables.apply.changes import truncations_of
 from headwater.tables.apply.shape import Place, shape_of
 from headwater.tables.apply.target import check_ordered
 from headwater.tables.apply.truncation import TRUNCATED, noted, remembered
 
-if TYPE_CHECKING:
-    from headwater.sources.reader import Lag
-
 STEP_ROWS = 1_000_000
 """A backlog is taken in steps of about so many rows; a version is never cut."""
 
 
-class VersionsInput:
+class VersionsInput(FlowInput[DataFrame]):
     """Rows that came to a relation. `again` is called with a reason when what was read of it holds no more."""
 
     def __init__(
@@ -56,14 +55,14 @@ class VersionsInput:
     def _label(self) -> str:
         return self._relation.label
 
-    def next(self, start: Positions) -> Range | None:
-        now, known = self._end or self._relation.place(), At.of(start.get(self._label))
+    def next(self, start: Positions) -> OffsetRange | None:
+        now, known = self._end or self._relation.current(), At.of(start.get(self._label))
         if now is None and known is not None:
             self._again(f"{self._label} was dropped")
         if now is None:
             return None
         if now == known:
-            return Range(start, 0, due=True) if self._owes() else None
+            return OffsetRange(start, 0, due=True) if self._owes() else None
         if known is not None:
             broken = self._relation.broken(known, now)
             if broken is not None:
@@ -72,12 +71,12 @@ class VersionsInput:
         taken, rows = self._bounded(versions)
         if not taken:
             return None
-        end = now if taken[-1] == now.version else replace(self._relation, at=taken[-1]).place()
+        end = now if taken[-1] == now.version else replace(self._relation, at=taken[-1]).current()
         assert end is not None
         kept = {key: start[key] for key in (TRUNCATED,) if key in start}
-        return Range({self._label: end.to_json(), **kept}, rows, full=len(taken) < len(versions))
+        return OffsetRange({self._label: end.to_json(), **kept}, rows, full=len(taken) < len(versions))
 
-    def settle(self, start: Positions, range: Range) -> Positions:
+    def fix_range(self, start: Positions, range: OffsetRange) -> Positions:
         """What goes is no change of a key: a topic that lost rows is another one. What was truncated is noted."""
         known, end = At.of(start.get(self._label)), At.of(range.end[self._label])
         assert end is not None
@@ -85,7 +84,8 @@ class VersionsInput:
             self._again(f"rows of {self._label} were taken away or changed")
         shape = shape_of(self._rules, self._relation.schema(end), self._place)
         if not shape.captured:
-            return range.end
+            to: Positions = range.end
+            return to
         told = noted(remembered(start), truncations_of(self.read(start, range.end), shape), shape)
         check_ordered(told, self._definition.name, self._rules.sequence_by, self._place)
         return {**range.end, **({TRUNCATED: [one.to_json() for one in told]} if told else {})}
@@ -99,23 +99,8 @@ class VersionsInput:
             return self._relation.rows(to).limit(0)
         return self._relation.change(known, to).where(column(WEIGHT) > 0).drop(WEIGHT)
 
-    def inspect(self, start: Positions, end: Positions, error: Exception) -> bool:
-        return False
-
-    def committed(self, end: Positions) -> None:
-        """Nobody waits for it."""
-
-    def freeze(self) -> None:
-        """The end is where the topic ends when its own flow is done."""
-
     def wait(self, stopping: threading.Event, seconds: float) -> None:
         wait_for_commits(self._committed, stopping, seconds)
-
-    def lag(self, start: Positions) -> Lag | None:
-        return None
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def _bounded(self, versions: list[Version]) -> tuple[list[Version], int | None]:
         """As many versions as make a step, and their rows as far as known."""

@@ -19,9 +19,10 @@ from pyspark.sql.types import (
 )
 
 from headwater.core.errors import Code, UsageError, Where, did_you_mean
+from headwater.core.quotes import backticked
 from headwater.core.spec import Apply
 from headwater.core.state import STORED
-from headwater.spark.frames import column, has_map, quoted
+from headwater.spark.frames import column, has_map
 
 SEQUENCE = "_hw_sequence"
 """Orders the changes of a key."""
@@ -145,7 +146,7 @@ class Shape:
     @property
     def shown(self) -> str:
         """How the stored rows are shown."""
-        names = [quoted(name) for name in self.stored.names if name not in self.hidden]
+        names = [backticked(name) for name in self.stored.names if name not in self.hidden]
         there = f"{GONE_AT} IS NULL"
         if self.history:
             # Before 0026 a state that began and ended at one moment was hidden, and had no SEQ_TO.

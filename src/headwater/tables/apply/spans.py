@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, StringType, TimestampType
 
+from headwater.core.quotes import backticked
 from headwater.formats.key_filter import RANGES
 from headwater.incremental.keys import as_literal, literal
 from headwater.spark.arrow_bridge import gathered
-from headwater.spark.frames import column, quoted
+from headwater.spark.frames import column
 
 MANY = 1_000_000
 """Of more keys than this only the first and the last are asked for."""
@@ -40,7 +41,7 @@ def spans(rows: DataFrame, keys: Sequence[str], count: int, of: str) -> str | No
     within = []
     for key, data_type in types.items():
         ranges = _ranges(found[key]) if all_of_them else [tuple(found[key].to_pylist())]
-        within.append(f"({_within(f'{of}.{quoted(key)}', data_type, ranges)})")
+        within.append(f"({_within(f'{of}.{backticked(key)}', data_type, ranges)})")
     return " AND ".join(within)
 
 

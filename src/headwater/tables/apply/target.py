@@ -13,11 +13,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from headwater.core.errors import Code, TerminalError
-from headwater.core.model import DELETED, CommitTag, Version
+from headwater.core.model import DELETED, CommitTag
 from headwater.core.spec import Layout, Table
-from headwater.flows.flow import Intent, Landed
-from headwater.formats.base import SparkTable
+from headwater.flows.ledger import Intent
+from headwater.flows.step import Landed, Step, Target
 from headwater.formats.merge_hints import STORED_ROW, MergeHints
+from headwater.formats.spark_table import SparkTable
 from headwater.incremental.keys import keys_of, narrowed
 from headwater.spark.frames import column
 from headwater.tables.apply.changes import changes_of
@@ -32,7 +33,7 @@ SWEEPS = 10
 """Tombstones outlive their time by a part of it: they are looked for so often within it."""
 
 
-class ApplyTarget:
+class ApplyTarget(Target[DataFrame]):
     """One table. `made` is called with its shape when the table was made or got columns."""
 
     def __init__(
@@ -57,19 +58,19 @@ class ApplyTarget:
         self._filled = False
         self._owes: bool | None = None
 
-    def landed(self, mark: CommitTag) -> Version | None:
-        return self._table.landed(mark) if self._table.exists() else None
+    def landed(self, commit_tag: CommitTag) -> bool:
+        return self._table.exists() and self._table.landed(commit_tag) is not None
 
-    def commit(self, df: DataFrame, intent: Intent, mark: CommitTag) -> Landed:
-        shape = self._room(df)
-        changes = changes_of(df, shape, self._place)
+    def commit(self, rows: DataFrame, step: Step) -> Landed:
+        shape = self._room(rows)
+        changes = changes_of(rows, shape, self._place)
         with ExitStack() as held:
-            ready = self._ready(changes, shape, intent, held)
+            ready = self._ready(changes, shape, step.intent, held)
             few = self._table.merges and not ready.every
             among = spans(ready.rows, shape.keys, ready.count, STORED_ROW) if few else None
             self._guard()
             known = MergeHints(ready.newer_by, among, no_nulls=True, persisted=True)
-            version = self._table.upsert(ready.rows, mark, known=known)
+            version = self._table.upsert(ready.rows, step.commit_tag, known=known)
         self._owes = False
         return Landed(version, ready.count)
 

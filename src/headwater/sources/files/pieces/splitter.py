@@ -9,11 +9,13 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from headwater.core.storage import Files
+from headwater.sources.decoders.json_layout import BEGINNING, is_by_line
 from headwater.sources.files.options import UTF8
 from headwater.sources.files.pieces.compression import BrokenFile, unpacked
 from headwater.sources.files.pieces.json_values import Style, json_values
@@ -42,7 +44,8 @@ class Splitter:
     """How the files of one source fall into records."""
 
     kind: Literal["json", "csv", "text"]
-    multi_line: bool = False
+    multi_line: bool | None = False
+    """Whether a record may go on over the end of its line; None: JSON says so by how its file begins."""
     header: bool = True
     sep: str = ","
     quote: str = '"'
@@ -63,7 +66,7 @@ class Splitter:
     @property
     def in_python(self) -> bool:
         """Whether only Python can do it."""
-        return self.multi_line or self.whole or self.encoding != UTF8
+        return bool(self.multi_line) or self.whole or self.encoding != UTF8
 
     def records(self, content: Iterable[bytes]) -> Iterator[Record]:
         """In UTF-8; what is broken in it stays as it is, in any other encoding it is an error."""
@@ -72,8 +75,10 @@ class Splitter:
             return self._as_one(pieces)
         if self.kind == "csv":
             return self._headed(pieces) if self.header else self._rows(pieces)
-        if self.kind == "json" and self.multi_line:
-            return json_values(pieces, self.limit, self._style())
+        if self.kind == "json" and self.multi_line is not False:
+            by_line, pieces = self._layout(pieces)
+            if not by_line:
+                return json_values(pieces, self.limit, self._style())
         lines = self._lines(pieces)
         return lines if self.kind == "text" else (one for one in lines if isinstance(one, Large) or one.strip())
 
@@ -82,6 +87,18 @@ class Splitter:
         text = beginning if self.encoding == UTF8 else beginning.decode(self.encoding, "replace").encode()
         first = next(self._rows([text.removeprefix(_BOM)]), None)
         return None if first is None else self._one_line(self._small(first)).decode("utf-8", "replace")
+
+    def _layout(self, pieces: Iterable[bytes]) -> tuple[bool, Iterator[bytes]]:
+        """Whether a JSON file has an object a line; and all of its pieces."""
+        rest = iter(pieces)
+        if self.multi_line:
+            return False, rest
+        held: list[bytes] = []
+        for piece in rest:
+            held.append(piece)
+            if sum(map(len, held)) >= BEGINNING:
+                break
+        return is_by_line(b"".join(held)), chain(held, rest)
 
     def _in_utf8(self, content: Iterable[bytes]) -> Iterator[bytes]:
         """The same content without the mark at its beginning."""

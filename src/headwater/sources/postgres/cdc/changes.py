@@ -33,14 +33,14 @@ class Capture:
         types: TypeCatalog,
         floors: Mapping[str, int],
         spool: Callable[[str], Spool],
-        learnt: Callable[[TableShape], None],
+        inferred: Callable[[TableShape], None],
     ) -> None:
         """`floors`: followed table → what was committed before this is not wanted any more."""
         self._connection = connection
         self._types = types
         self._floors = floors
         self._spool = spool
-        self._learnt = learnt
+        self._inferred = inferred
         self._relations: dict[int, TableShape | None] = {}
         self._begin: Begin | None = None
         self._number = 0
@@ -68,7 +68,7 @@ class Capture:
         if f"{sent.schema}.{sent.table}" not in self._floors:
             return None
         relation = self._types.relation(self._connection, sent)
-        self._learnt(relation)
+        self._inferred(relation)
         return relation
 
     def _wanted(self, oid: int) -> TableShape | None:

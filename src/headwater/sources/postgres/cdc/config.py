@@ -15,6 +15,11 @@ from headwater.sources.base import EventColumns, SourceSpec
 class PostgresCdcSource(SourceSpec):
     """Tables whose changes are followed through one replication slot."""
 
+    reader_class: ClassVar[str | None] = "headwater.sources.postgres.cdc.reader:PostgresCdcReader"
+    takes_options: ClassVar[bool] = False
+    captures_tables: ClassVar[bool] = True
+    setup_module: ClassVar[str | None] = "headwater.sources.postgres.cdc.setup"
+    discovery_module: ClassVar[str | None] = "headwater.sources.postgres.cdc.discovery"
     flush_interval_default: ClassVar[timedelta] = timedelta(milliseconds=200)
 
     type: Literal["postgres_cdc"] = Field(

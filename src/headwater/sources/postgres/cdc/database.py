@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
+from headwater.core.quotes import double_quoted
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
-from headwater.sources.postgres.connection import connect, place, quoted, translated
+from headwater.sources.postgres.connection import connect, server_name, translated
 
 if TYPE_CHECKING:
     import psycopg
@@ -75,7 +76,7 @@ def parse_lsn(text: str) -> int:
 
 def quoted_table(table: str) -> str:
     schema, _, name = table.partition(".")
-    return f"{quoted(schema)}.{quoted(name)}"
+    return f"{double_quoted(schema)}.{double_quoted(name)}"
 
 
 class CdcDatabase:
@@ -104,7 +105,7 @@ class CdcDatabase:
             connection.close()
             raise TransientError(
                 Code.SOURCE_UNAVAILABLE,
-                f"{self.place} is a standby: what changes is read from the server that it follows",
+                f"{self.server_name} is a standby: what changes is read from the server that it follows",
                 where=self.spec.where,
                 hint="once it has taken over the flow goes on by itself; else name the other server in `dsn`, or both:"
                 " postgresql://one,other/database?target_session_attrs=read-write",
@@ -137,7 +138,7 @@ class CdcDatabase:
         if state == "53400" and "slots" in told:
             return TerminalError(
                 Code.SOURCE_MISMATCH,
-                f"{self.place}: all replication slots are in use",
+                f"{self.server_name}: all replication slots are in use",
                 where=self.spec.where,
                 hint="`SELECT slot_name, active FROM pg_replication_slots` shows them; drop one that nobody needs"
                 " (`SELECT pg_drop_replication_slot('…')`), or `ALTER SYSTEM SET max_replication_slots = 20` and"
@@ -148,8 +149,8 @@ class CdcDatabase:
         return translated(error, dsn=self.spec.dsn, where=self.spec.where)
 
     @property
-    def place(self) -> str:
-        return place(self.spec.dsn, where=self.spec.where)
+    def server_name(self) -> str:
+        return server_name(self.spec.dsn, where=self.spec.where)
 
     # --- the server and its slot
 
@@ -190,7 +191,9 @@ class CdcDatabase:
         while (state := self.look(connection)) is not None:
             if state.plugin != "pgoutput" or state.database != connection.info.dbname:
                 kind = f"of plugin {state.plugin}" if state.plugin else "a physical one"
-                message = f"{self.place}: the replication slot '{self.slot}' is {kind}, for {state.database or 'all'}"
+                message = (
+                    f"{self.server_name}: the replication slot '{self.slot}' is {kind}, for {state.database or 'all'}"
+                )
                 raise UsageError(
                     Code.SOURCE_MISMATCH,
                     message,
@@ -266,16 +269,16 @@ class CdcDatabase:
         user = _user_of(self.spec)
         return UsageError(
             Code.SOURCE_DENIED,
-            f"{self.place}: '{user}' may not replicate",
+            f"{self.server_name}: '{user}' may not replicate",
             where=self.spec.where,
-            hint=f"have a superuser run: ALTER ROLE {quoted(user)} REPLICATION;"
-            f" (on Amazon RDS: GRANT rds_replication TO {quoted(user)};)",
+            hint=f"have a superuser run: ALTER ROLE {double_quoted(user)} REPLICATION;"
+            f" (on Amazon RDS: GRANT rds_replication TO {double_quoted(user)};)",
         )
 
     def _in_use(self, message: str) -> TransientError:
         return TransientError(
             Code.SOURCE_UNAVAILABLE,
-            f"{self.place}: {message}",
+            f"{self.server_name}: {message}",
             where=self.spec.where,
             hint="stop the program that uses it, or name another with `slot`: one that is not there is made",
         )

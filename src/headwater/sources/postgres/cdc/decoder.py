@@ -82,11 +82,11 @@ class _ShapeExpressions:
 def _expressions(relations: list[TableShape], schema: StructType) -> _ShapeExpressions:
     events, problems, typed_columns = [], [], []
     for n, relation in enumerate(relations):
-        misfits: list[Column] = []
-        typed_columns.append(_typed(n, relation, misfits))
-        event = conform(F.col(_TYPED.format(n)), relation.event, schema, "", misfits)
+        cast_failures: list[Column] = []
+        typed_columns.append(_typed(n, relation, cast_failures))
+        event = conform(F.col(_TYPED.format(n)), relation.event, schema, "", cast_failures)
         events.append((relation, event))
-        problems.append((relation, F.coalesce(*misfits)))
+        problems.append((relation, F.coalesce(*cast_failures)))
     strange = problem(DECODE, F.concat(F.lit("it is of a shape that is not known: "), F.col(_OF)))
     no_record = F.when(F.col(_OF).isNull(), problem(DECODE, "no record of a change")).otherwise(strange)
     event = _chosen(events if schema.fields else [], F.lit(None).cast(schema))
@@ -116,12 +116,12 @@ def _sent(n: int, relation: TableShape) -> Column:
     return F.when(F.col(_OF) == relation.id, parsed).alias(_SENT.format(n))
 
 
-def _typed(n: int, relation: TableShape, misfits: list[Column]) -> Column:
+def _typed(n: int, relation: TableShape, cast_failures: list[Column]) -> Column:
     sent = F.col(_SENT.format(n))
-    misfits.append(F.when(sent.getField(_CORRUPT).isNotNull(), problem(DECODE, "no record of a change")))
+    cast_failures.append(F.when(sent.getField(_CORRUPT).isNotNull(), problem(DECODE, "no record of a change")))
     odd = sent.getField(ODD)
     told = F.concat(F.array_join(F.map_keys(odd), ", "), F.lit(": such a value has no place in a column"))
-    misfits.append(F.when(F.coalesce(F.size(odd), F.lit(0)) > 0, problem(SCHEMA, told)))
+    cast_failures.append(F.when(F.coalesce(F.size(odd), F.lit(0)) > 0, problem(SCHEMA, told)))
     images = {}
     for of in (BEFORE, AFTER):
         fields = []
@@ -136,7 +136,7 @@ def _typed(n: int, relation: TableShape, misfits: list[Column]) -> Column:
                 message = F.concat(
                     F.lit(f"{of}.{column.name}: "), F.substring(shown, 1, _SHOWN), F.lit(f" does not fit {kind}")
                 )
-                misfits.append(F.when(wrong, problem(SCHEMA, message)))
+                cast_failures.append(F.when(wrong, problem(SCHEMA, message)))
         images[of] = F.when(sent.getField(of).isNotNull(), F.struct(*fields))
     unchanged = F.coalesce(sent.getField(UNCHANGED), F.array().cast(ArrayType(StringType())))
     event = F.struct(

@@ -100,11 +100,11 @@ def parse(data: bytes) -> Message | None:
 
 def _update(data: bytes) -> Change:
     relation = _U32.unpack_from(data, 1)[0]
-    mark = data[5:6]
-    if mark == b"N":
+    commit_tag = data[5:6]
+    if commit_tag == b"N":
         return Change(relation, "u", after=_row(data, 6)[0])
     before, at = _row(data, 6)
-    return Change(relation, "u", before, mark == b"K", _row(data, at + 1)[0])
+    return Change(relation, "u", before, commit_tag == b"K", _row(data, at + 1)[0])
 
 
 def _row(data: bytes, at: int) -> tuple[Values, int]:

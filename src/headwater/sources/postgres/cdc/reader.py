@@ -27,7 +27,7 @@ from headwater.sources.postgres.cdc.frames import Staged, staged_frame
 from headwater.sources.postgres.cdc.hub import Hub, close_hub, open_hub
 from headwater.sources.postgres.cdc.positions import LOST, WANTED, CdcPosition
 from headwater.sources.postgres.cdc.relations import RelationLog, TypeCatalog
-from headwater.sources.reader import POSITION, RAW, Ahead, Lag, Position, Reader, ReaderContext
+from headwater.sources.reader import POSITION, RAW, Lag, OffsetRange, Position, Reader, ReaderContext
 from headwater.spark.arrow_bridge import local_frame
 
 XID, COMMITTED_AT = "_xid", "_committed_at"
@@ -91,7 +91,7 @@ class PostgresCdcReader(Reader):
 
     # --- ranges
 
-    def next(self, start: Position | None) -> Ahead | None:
+    def next(self, start: Position | None) -> OffsetRange | None:
         place = CdcPosition.of(start) or self._begun()
         if place is None:
             return self._snapshot_ahead()
@@ -110,9 +110,9 @@ class PostgresCdcReader(Reader):
             self._nothing_until(tip)
             return None
         end = CdcPosition(found.end, place.system, self._timeline or place.timeline, place.table, place.member)
-        return Ahead(end.to_json(), found.rows, found.bytes, found.full)
+        return OffsetRange(end.to_json(), found.rows, found.bytes, found.full)
 
-    def settle(self, start: Position | None, ahead: Ahead) -> Position:
+    def fix_range(self, start: Position | None, ahead: OffsetRange) -> Position:
         if ahead.end != WANTED:
             return ahead.end
         return self._take_snapshot(again=start is not None or self._is_later_epoch).to_json()
@@ -308,7 +308,7 @@ class PostgresCdcReader(Reader):
     def _published(self, connection: Any) -> dict[str, Any] | None:
         return tables.published(connection, self._database, self._table)
 
-    def _lost(self, lost: Lost) -> Ahead:
+    def _lost(self, lost: Lost) -> OffsetRange:
         if self._spec.on_data_loss == "fail":
             raise self._data_loss(lost)
         log.warning("changes are gone; all rows are read again", source=self._spec.name, lost=str(lost))
@@ -318,7 +318,7 @@ class PostgresCdcReader(Reader):
         flow = self._flow.partition(".")[2]
         return TerminalError(
             Code.DATA_LOSS,
-            f"{self._database.place}: changes of {self._table} are gone before they were read: {lost}",
+            f"{self._database.server_name}: changes of {self._table} are gone before they were read: {lost}",
             where=self._spec.where,
             hint=f"`headwater flow rebuild {flow} --yes` begins again with all rows; `on_data_loss: resnapshot` does"
             " so by itself, and keeps the rows that are there",
@@ -326,7 +326,7 @@ class PostgresCdcReader(Reader):
 
     # --- rows
 
-    def _snapshot_ahead(self) -> Ahead:
+    def _snapshot_ahead(self) -> OffsetRange:
         def prepare(connection: Any) -> int:
             found = tables.prepare(connection, self._database, self._table)
             state = self._database.usable(connection)
@@ -336,7 +336,7 @@ class PostgresCdcReader(Reader):
             size = connection.execute("SELECT pg_table_size(%s::oid::regclass)", [found.oid]).fetchone()
             return int(size[0])
 
-        return Ahead(WANTED, bytes=self._open_hub().ask(prepare), full=True)
+        return OffsetRange(WANTED, bytes=self._open_hub().ask(prepare), full=True)
 
     def _take_snapshot(self, *, again: bool) -> CdcPosition:
         hub, database = self._open_hub(), self._database

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from headwater.core.quotes import double_quoted
 from headwater.sources.base import SourceSpec
 from headwater.sources.postgres.cdc import tables
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
 from headwater.sources.postgres.cdc.database import CdcDatabase
-from headwater.sources.postgres.connection import quoted
 from headwater.sources.setup import Preparation, Statement
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _statements(connection: psycopg.Connection[Any], database: CdcDatabase) -> I
     exists = connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [database.publication]).fetchone()
     sql = tables.publication_sql(database, missing or list(database.spec.tables))
     if exists is not None and missing:
-        sql = f"ALTER PUBLICATION {quoted(database.publication)} ADD TABLE {tables.listed(missing)}"
+        sql = f"ALTER PUBLICATION {double_quoted(database.publication)} ADD TABLE {tables.listed(missing)}"
     yield Statement(sql, "whose changes are told", done=not missing)
     slot = database.look(connection)
     yield Statement(database.slot_sql(connection), "holds the log until the lake has it", done=slot is not None)

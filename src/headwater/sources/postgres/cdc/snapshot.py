@@ -13,12 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.core.errors import Code, TransientError
+from headwater.core.quotes import double_quoted
 from headwater.sources.postgres.cdc.changes import ODD
 from headwater.sources.postgres.cdc.database import ROWS, TEXT, CdcDatabase, parse_lsn, quoted_table, refusal
 from headwater.sources.postgres.cdc.relations import AFTER, TableColumn, TableShape, TypeCatalog
 from headwater.sources.postgres.cdc.tables import CapturedTable, find, published, require
 from headwater.sources.postgres.cdc.types import PgType
-from headwater.sources.postgres.connection import jdbc_options, quoted
+from headwater.sources.postgres.connection import jdbc_options
 from headwater.spark.errors import reason
 
 if TYPE_CHECKING:
@@ -93,11 +94,11 @@ def take(spark: SparkSession, database: CdcDatabase, table: str, types: TypeCata
                 told = reason(error)
                 if "PSQLException" not in told and "PSQLException" not in str(error):
                     raise
-                message = f"{database.place}: the snapshot of {table} was cut off: {told}"
+                message = f"{database.server_name}: the snapshot of {table} was cut off: {told}"
                 raise TransientError(Code.SOURCE_UNAVAILABLE, message, where=database.spec.where) from error
             return InitialSnapshot(point.lsn, relation, found.oid, int(limits.get("member", 0)))
     raise TransientError(
-        Code.SOURCE_UNAVAILABLE, f"{database.place}: {table} is being altered", where=database.spec.where
+        Code.SOURCE_UNAVAILABLE, f"{database.server_name}: {table} is being altered", where=database.spec.where
     )
 
 
@@ -189,13 +190,11 @@ def _ranges(pages: int, tasks: int) -> list[str]:
 
 def _query(relation: TableShape, part: str, condition: str | None) -> str:
     """Each row as the record that the stream would make of it."""
-    columns = ", ".join(f"{_value(c)} AS {quoted(c.name)}" for c in relation.columns)
+    columns = ", ".join(f"{_value(c)} AS {double_quoted(c.name)}" for c in relation.columns)
     arrays = [c for c in relation.columns if c.type.element is not None]
     head = "'" + f'{{"relation":"{relation.id}","op":"r","{AFTER}":' + "'"
-    pairs = ", ".join(
-        f"{_literal(f'{AFTER}.{c.name}')}, CASE WHEN array_ndims({quoted(c.name)}) > 1 THEN {quoted(c.name)}::text END"
-        for c in arrays
-    )
+    named = [(_literal(f"{AFTER}.{c.name}"), double_quoted(c.name)) for c in arrays]
+    pairs = ", ".join(f"{at}, CASE WHEN array_ndims({name}) > 1 THEN {name}::text END" for at, name in named)
     odd = f"jsonb_strip_nulls(jsonb_build_object({pairs}))" if arrays else "NULL::jsonb"
     rest = f"""coalesce(',"{ODD}":' || nullif({odd}, '{{}}')::text, '')"""
     where = f" WHERE {condition}" if condition else ""
@@ -204,7 +203,7 @@ def _query(relation: TableShape, part: str, condition: str | None) -> str:
 
 
 def _value(column: TableColumn) -> str:
-    name = quoted(column.name)
+    name = double_quoted(column.name)
     if column.type.element is None:
         return _text(name, column.type)
     element = column.type.element

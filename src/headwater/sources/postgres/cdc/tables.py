@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.core.errors import Code, HeadwaterError, TerminalError, UsageError
+from headwater.core.quotes import double_quoted
 from headwater.sources.postgres.cdc.database import CdcDatabase, quoted_table
-from headwater.sources.postgres.connection import quoted
 
 if TYPE_CHECKING:
     import psycopg
@@ -31,7 +31,7 @@ _TABLE = """
     ) parts
     WHERE n.nspname = %s AND c.relname = %s
 """
-MOST_CURES = 5
+MOST_HINTS = 5
 _PUBLICATION = "SELECT to_jsonb(p) FROM pg_publication p WHERE pubname = %s"
 _PUBLISHED = """
     SELECT to_jsonb(t) || jsonb_build_object('member', coalesce(r.oid, p.oid)::int8)
@@ -60,7 +60,7 @@ class CapturedTable:
     @property
     def cures(self) -> list[str]:
         """What helps where something is lacking."""
-        named = (".".join(map(quoted, names)) for names in self.lacking)
+        named = (".".join(map(double_quoted, names)) for names in self.lacking)
         return [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in named]
 
 
@@ -87,17 +87,17 @@ def prepare(connection: psycopg.Connection[Any], database: CdcDatabase, table: s
     if level is None or level[0] != "logical":
         raise UsageError(
             Code.SOURCE_MISMATCH,
-            f"{database.place}: `wal_level` is {level and level[0]}; changes are told only when it is logical",
+            f"{database.server_name}: `wal_level` is {level and level[0]}; changes are told only when it is logical",
             where=where,
             hint="have a superuser run: ALTER SYSTEM SET wal_level = logical; and restart the server",
         )
     found = require(connection, database, table)
     if found.lacking:
-        short = found.cures[:MOST_CURES] + ["…"] * (len(found.cures) > MOST_CURES)
+        short = found.cures[:MOST_HINTS] + ["…"] * (len(found.cures) > MOST_HINTS)
         raise UsageError(
             Code.SOURCE_MISMATCH,
-            f"{database.place}: the table {table} has nothing that tells its rows apart, so that once its changes are"
-            " published Postgres would refuse every UPDATE and DELETE",
+            f"{database.server_name}: the table {table} has nothing that tells its rows apart, so that once its"
+            " changes are published Postgres would refuse every UPDATE and DELETE",
             where=where,
             hint=f"give it a primary key that is not deferrable, or run: {'; '.join(short)};",
         )
@@ -110,7 +110,7 @@ def require(connection: psycopg.Connection[Any], database: CdcDatabase, table: s
     if found is not None and found.kind == "r" and found.persistence == "u":
         raise UsageError(
             Code.SOURCE_MISMATCH,
-            f"{database.place}: the table {table} is unlogged: what changes in it is told to nobody",
+            f"{database.server_name}: the table {table} is unlogged: what changes in it is told to nobody",
             where=database.spec.where,
             hint=f"run: ALTER TABLE {quoted_table(table)} SET LOGGED;",
         )
@@ -118,9 +118,9 @@ def require(connection: psycopg.Connection[Any], database: CdcDatabase, table: s
         what = "there is no table" if found is None else "only tables can be followed, and not a view:"
         raise TerminalError(
             Code.SOURCE_MISMATCH,
-            f"{database.place}: {what} {table}",
+            f"{database.server_name}: {what} {table}",
             where=database.spec.where,
-            hint="it was dropped or renamed, or its name is written in another way; `headwater topic drop` ends"
+            hint="it was dropped or renamed, or its name is written in another way; `headwater topic drop NAME` ends"
             " the topic that follows it",
         )
     return found
@@ -128,7 +128,9 @@ def require(connection: psycopg.Connection[Any], database: CdcDatabase, table: s
 
 def publication_sql(database: CdcDatabase, tables: list[str]) -> str:
     named = listed(tables)
-    return f"CREATE PUBLICATION {quoted(database.publication)} FOR TABLE {named} WITH (publish_via_partition_root)"
+    return (
+        f"CREATE PUBLICATION {double_quoted(database.publication)} FOR TABLE {named} WITH (publish_via_partition_root)"
+    )
 
 
 def listed(tables: list[str]) -> str:
@@ -139,7 +141,7 @@ def listed(tables: list[str]) -> str:
 def _publish(connection: psycopg.Connection[Any], database: CdcDatabase, table: str, found: CapturedTable) -> None:
     import psycopg
 
-    name = quoted(database.publication)
+    name = double_quoted(database.publication)
     row = connection.execute(_PUBLICATION, [database.publication]).fetchone()
     if row is None:
         try:
@@ -172,7 +174,7 @@ def _run(connection: psycopg.Connection[Any], database: CdcDatabase, sql: str) -
     except psycopg.errors.InsufficientPrivilege as error:
         raise UsageError(
             Code.SOURCE_DENIED,
-            f"{database.place}: the publication '{database.publication}' lacks a table, and can't be changed:"
+            f"{database.server_name}: the publication '{database.publication}' lacks a table, and can't be changed:"
             f" {error.diag.message_primary}",
             where=database.spec.where,
             hint=f"have the owner of the table run: {sql};",
@@ -184,7 +186,7 @@ def _run(connection: psycopg.Connection[Any], database: CdcDatabase, sql: str) -
 def _unfit(database: CdcDatabase, what: str, sql: str) -> HeadwaterError:
     return UsageError(
         Code.SOURCE_MISMATCH,
-        f"{database.place}: the publication '{database.publication}' {what}",
+        f"{database.server_name}: the publication '{database.publication}' {what}",
         where=database.spec.where,
         hint=f"have its owner run: {sql}",
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headwater.core.quotes import double_quoted
 from headwater.core.storage import Files
 from headwater.sources.postgres.cdc.acknowledged import Acknowledged
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
 from headwater.sources.postgres.cdc.database import CdcDatabase
-from headwater.sources.postgres.connection import quoted
 
 
 def names(spec: PostgresCdcSource, project: str) -> tuple[str, str | None]:
@@ -35,5 +35,5 @@ def take_down(spec: PostgresCdcSource, project: str) -> bool:
     with database.connect() as connection, database.translating():
         had = database.drop_slot(connection)
         if publication is not None:
-            connection.execute(f"DROP PUBLICATION IF EXISTS {quoted(publication)}")
+            connection.execute(f"DROP PUBLICATION IF EXISTS {double_quoted(publication)}")
     return had

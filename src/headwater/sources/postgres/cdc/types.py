@@ -41,8 +41,8 @@ _PLAIN: dict[str, DataType] = {
 """What is not here, nor numeric with a precision, is kept as Postgres writes it."""
 
 # Spark's own casts leave out what stands behind a date: '0044-03-15 BC' would become a day of another era.
-_DATE = r"^\d{4,6}-\d\d-\d\d$"
-_TIMESTAMP = r"^\d{4,6}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?(\+00)?$"
+_DATE = r"^\d{4}-\d\d-\d\d\z"
+_TIMESTAMP = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?(\+00)?\z"
 # In other places `$ 5,50` is five and a half.
 _MONEY = r"^-?\$?\d{1,3}(,\d{3})*\.\d\d$"
 

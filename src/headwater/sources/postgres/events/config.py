@@ -38,6 +38,9 @@ class EventStoreColumns(Frozen):
 class PostgresEventsSource(SourceSpec):
     """A table of events, each taken in once, however late its transaction ends; `options` are Spark's JDBC reader's."""
 
+    reader_class: ClassVar[str | None] = "headwater.sources.postgres.events.reader:PostgresEventsReader"
+    setup_module: ClassVar[str | None] = "headwater.sources.postgres.events.setup"
+    discovery_module: ClassVar[str | None] = "headwater.sources.postgres.events.discovery"
     flush_interval_default: ClassVar[timedelta] = timedelta(seconds=30)
 
     type: Literal["postgres_events"] = Field(

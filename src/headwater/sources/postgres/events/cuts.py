@@ -12,7 +12,7 @@ from headwater.sources.postgres.events.database import StoreIdentity
 from headwater.sources.postgres.events.store import POSITION, EventStore
 from headwater.sources.reader import Position
 
-Place = Mapping[str, Any]
+StorePosition = Mapping[str, Any]
 """A position that is one."""
 
 
@@ -38,7 +38,7 @@ class Leg:
 class NextRange:
     """The next range: where it ends, and how much is in it."""
 
-    end: Place
+    end: StorePosition
     rows: int
     full: bool
 
@@ -46,20 +46,20 @@ class NextRange:
 class Tracker(Protocol):
     """Knows which events are new, and gives the events of a range again."""
 
-    def next(self, start: Place | None) -> NextRange | None: ...
+    def next(self, start: StorePosition | None) -> NextRange | None: ...
 
-    def settle(self, start: Place | None, end: Place) -> None: ...
+    def fix_range(self, start: StorePosition | None, end: StorePosition) -> None: ...
 
-    def legs(self, start: Place | None, end: Place) -> list[Leg]: ...
+    def legs(self, start: StorePosition | None, end: StorePosition) -> list[Leg]: ...
 
-    def waiting(self, start: Place | None) -> str | None:
+    def waiting(self, start: StorePosition | None) -> str | None:
         """The condition for what has not been read, as far as one can say it in short."""
 
     def detail(self) -> Mapping[str, Any]: ...
 
     def freeze(self) -> None: ...
 
-    def committed(self, end: Place) -> None: ...
+    def committed(self, end: StorePosition) -> None: ...
 
 
 def between(low: int | None, high: int | None) -> str:
@@ -78,6 +78,7 @@ def require_same_server(store: EventStore, start: Position | None, now: StoreIde
         f"{store.name} is in another database cluster than the one that the flow has read so far"
         f" (system {now.system}, and not {start['system']})",
         where=spec.where,
-        hint="what is new there can't be told from what was read: `headwater flow reset` reads all of it again,"
-        " and `deduplicate_by: event_id` leaves out what the topic has; `flow rebuild` fills the topic anew",
+        hint="what is new there can't be told from what was read: `headwater flow reset NAME` reads all of it again,"
+        " and `deduplicate_by: event_id` leaves out what the topic has; `headwater flow rebuild NAME` fills"
+        " the topic anew",
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.core.extras import require_extra
+from headwater.core.quotes import double_quoted
 from headwater.sources.postgres.connection import channel, connect, translated
 from headwater.sources.postgres.events.config import PostgresEventsSource
 
@@ -79,8 +80,7 @@ class EventsConnection:
 
     def _listen(self) -> None:
         if self.channel and not self.identity.standby:  # nobody is told anything there
-            name = self.channel.replace('"', '""')
-            self._connection.execute(f'LISTEN "{name}"')
+            self._connection.execute(f"LISTEN {double_quoted(self.channel)}")
 
     def wait(self, stopping: threading.Event, seconds: float) -> None:
         """Until somebody tells of new rows, it is time to stop, or the time is over."""

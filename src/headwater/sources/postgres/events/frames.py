@@ -10,8 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from headwater.core.quotes import double_quoted
 from headwater.sources.decoders.base import SIZE
-from headwater.sources.postgres.connection import jdbc_options, quoted
+from headwater.sources.postgres.connection import jdbc_options
 from headwater.sources.postgres.events.config import ENVELOPE, ENVELOPE_FIELDS, PostgresEventsSource
 from headwater.sources.postgres.events.cuts import Leg
 from headwater.sources.postgres.events.database import EventsConnection
@@ -68,7 +69,7 @@ def recalled(spec: PostgresEventsSource, topic: Collection[str]) -> list[Column]
 
 def payload_bytes(store: EventStore, database: EventsConnection, legs: Sequence[Leg]) -> int:
     """Bytes that the payloads of a few events take in the table."""
-    rows = store.bare_with(f"pg_column_size({quoted(store.spec.columns.payload)}) AS size")
+    rows = store.bare_with(f"pg_column_size({double_quoted(store.spec.columns.payload)}) AS size")
     total = 0
     for leg in legs:
         where = leg.where(leg.low, leg.high)

@@ -28,7 +28,7 @@ from typing import Any
 from headwater.core.errors import Code, IntegrityError, TerminalError, UsageError
 from headwater.core.logs import get_logger
 from headwater.core.storage import Files
-from headwater.sources.postgres.events.cuts import Leg, NextRange, Place, between, require_same_server
+from headwater.sources.postgres.events.cuts import Leg, NextRange, StorePosition, between, require_same_server
 from headwater.sources.postgres.events.database import EventsConnection
 from headwater.sources.postgres.events.ranges import Ranges
 from headwater.sources.postgres.events.store import POSITION, EventStore
@@ -110,12 +110,12 @@ class ByGaps:
         self._notes = notes
         self._open: tuple[Group, ...] = ()
         self._open_of: int | None = None
-        self._candidate: tuple[Place, RangeContent] | None = None
+        self._candidate: tuple[StorePosition, RangeContent] | None = None
         self._frozen: int | None = None
         self._told = False
         self._require_order()
 
-    def next(self, start: Place | None) -> NextRange | None:
+    def next(self, start: StorePosition | None) -> NextRange | None:
         identity = self._database.identity
         require_same_server(self._store, start, identity)
         self._require_same_table(start)
@@ -147,12 +147,12 @@ class ByGaps:
         self._candidate = (end, batch)
         return NextRange(end, rows + late_rows, rows + late_rows >= limit)
 
-    def settle(self, start: Place | None, end: Place) -> None:
+    def fix_range(self, start: StorePosition | None, end: StorePosition) -> None:
         if self._candidate is None or self._candidate[0] != end:
             raise IntegrityError(Code.INTERNAL, "a range is to be settled that was not the last one found")
         self._notes.write_atomic(_path(end["batch"]), self._candidate[1].to_json())
 
-    def legs(self, start: Place | None, end: Place) -> list[Leg]:
+    def legs(self, start: StorePosition | None, end: StorePosition) -> list[Leg]:
         found_now = self._candidate is not None and self._candidate[0] == end
         batch = self._candidate[1] if self._candidate and found_now else _batch(self._notes, int(end["batch"]))
         found = []
@@ -171,7 +171,7 @@ class ByGaps:
             found.append(Leg(low, batch.high, batch.rows, present))
         return found
 
-    def waiting(self, start: Place | None) -> str | None:
+    def waiting(self, start: StorePosition | None) -> str | None:
         return "TRUE" if start is None else f"{POSITION} > {int(start['high'])}"
 
     def detail(self) -> Mapping[str, Any]:
@@ -181,7 +181,7 @@ class ByGaps:
         newest = self._database.one(f"SELECT max({POSITION}) FROM ({self._store.bare}) events")[0]
         self._frozen = BEFORE if newest is None else newest
 
-    def committed(self, end: Place) -> None:
+    def committed(self, end: StorePosition) -> None:
         self._notes.delete(_path(int(end["batch"]) - KEPT))
 
     # --- inside
@@ -252,13 +252,13 @@ class ByGaps:
     def _require_order(self) -> None:
         """What the proof above stands on."""
         store, spec = self._store, self._store.spec
-        cure = f"add a transaction column: headwater source prepare {spec.name}"
+        hint = f"add a transaction column: headwater source prepare {spec.name}"
         if self._database.identity.standby:
             raise UsageError(
                 Code.UNSUPPORTED,
                 f"{store.name} is read from a standby, which does not tell who is writing on the primary",
                 where=spec.where,
-                hint=f"read the primary, or {cure}",
+                hint=f"read the primary, or {hint}",
             )
         if not store.ordinary:
             raise UsageError(
@@ -273,7 +273,7 @@ class ByGaps:
                     Code.UNSUPPORTED,
                     f"{sequence.name} gives out positions {sequence.cache} at a time, for later use in any order",
                     where=spec.where,
-                    hint=f"ALTER SEQUENCE {sequence.name} CACHE 1, or {cure}",
+                    hint=f"ALTER SEQUENCE {sequence.name} CACHE 1, or {hint}",
                 )
         first = self._database.one(f"SELECT min({POSITION}) FROM ({store.bare}) events")[0]
         if first is not None and first < 0:
@@ -281,10 +281,10 @@ class ByGaps:
                 Code.SOURCE_MISMATCH,
                 f"{store.name} has negative positions, down to {first}",
                 where=spec.where,
-                hint=cure,
+                hint=hint,
             )
 
-    def _require_same_table(self, start: Place | None) -> None:
+    def _require_same_table(self, start: StorePosition | None) -> None:
         if start is not None and "snapshot" in start:
             raise TerminalError(
                 Code.SOURCE_CHANGED,
@@ -298,12 +298,12 @@ class ByGaps:
             Code.SOURCE_CHANGED,
             f"{self._store.name} is another table than the one that the flow has read so far",
             where=self._store.spec.where,
-            hint="its positions may begin anew: `headwater flow reset` reads all of it, and `deduplicate_by` leaves"
-            " out what the topic has",
+            hint="its positions may begin anew: `headwater flow reset NAME` reads all of it, and `deduplicate_by`"
+            " leaves out what the topic has",
         )
 
 
-def open_gaps(notes: Files, position: Place) -> Ranges:
+def open_gaps(notes: Files, position: StorePosition) -> Ranges:
     """What was missing after a position, and may still come."""
     return Ranges.of(run for group in _batch(notes, int(position["batch"])).open for run in group.missing.runs)
 

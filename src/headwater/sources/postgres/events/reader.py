@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from headwater.core.errors import Code, HeadwaterError, TransientError, UsageError
 from headwater.sources.decoders.base import Decoder
 from headwater.sources.decoders.json import JsonDecoder
-from headwater.sources.postgres.connection import place
+from headwater.sources.postgres.connection import server_name
 from headwater.sources.postgres.events.config import PostgresEventsSource
 from headwater.sources.postgres.events.cuts import Leg, Tracker
 from headwater.sources.postgres.events.database import EventsConnection
@@ -21,7 +21,7 @@ from headwater.sources.postgres.events.frames import extras_of, few, hidden_of, 
 from headwater.sources.postgres.events.gaps import ByGaps
 from headwater.sources.postgres.events.snapshots import BySnapshot
 from headwater.sources.postgres.events.store import EventStore, look_up
-from headwater.sources.reader import Ahead, Lag, Position, Reader, ReaderContext
+from headwater.sources.reader import Lag, OffsetRange, Position, Reader, ReaderContext
 from headwater.spark.errors import reason
 
 FEW = 10_000
@@ -67,7 +67,7 @@ class PostgresEventsReader(Reader):
     def recalled(self, topic: Collection[str]) -> list[Column]:
         return recalled(self._spec, topic)
 
-    def next(self, start: Position | None) -> Ahead | None:
+    def next(self, start: Position | None) -> OffsetRange | None:
         store, tracker = self._open()
         found = tracker.next(start)
         if found is None:
@@ -77,10 +77,10 @@ class PostgresEventsReader(Reader):
         if found.rows <= FEW:
             size = payload_bytes(store, self._database, tracker.legs(start, found.end))
         due = self._database.called and time.monotonic() - self._taken_at >= CALLED_EVERY
-        return Ahead(dict(found.end), found.rows, size, found.full, due)
+        return OffsetRange(dict(found.end), found.rows, size, found.full, due)
 
-    def settle(self, start: Position | None, ahead: Ahead) -> Position:
-        self._tracker.settle(start, ahead.end)
+    def fix_range(self, start: Position | None, ahead: OffsetRange) -> Position:
+        self._tracker.fix_range(start, ahead.end)
         self._database.called = False
         self._taken_at = time.monotonic()
         return ahead.end
@@ -145,7 +145,7 @@ class PostgresEventsReader(Reader):
         return payload_bytes(store, self._database, legs) <= FEW_BYTES
 
     def _of_java(self, said: str) -> HeadwaterError:
-        at = place(self._spec.dsn, where=self._spec.where)
+        at = server_name(self._spec.dsn, where=self._spec.where)
         if _LOST.search(said):
             return TransientError(
                 Code.SOURCE_UNAVAILABLE, f"{at} can't be read just now: {said}", where=self._spec.where

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from headwater.core.quotes import double_quoted
 from headwater.sources.base import SourceSpec
-from headwater.sources.postgres.connection import channel, connect, quoted, translating
+from headwater.sources.postgres.connection import channel, connect, translating
 from headwater.sources.postgres.events.config import PostgresEventsSource
 from headwater.sources.postgres.events.database import EventsConnection
 from headwater.sources.postgres.events.store import EventStore, look_up
@@ -53,8 +54,8 @@ def _transaction(store: EventStore, database: EventsConnection, column: str) -> 
     found = database.ask(_DEFAULT, (store.oid, column))
     # Two parts in one statement: as part of ADD COLUMN the default would be given to the rows that are there.
     return Statement(
-        f"ALTER TABLE {store.quoted} ADD COLUMN IF NOT EXISTS {quoted(column)} xid8,"
-        f" ALTER COLUMN {quoted(column)} SET DEFAULT pg_current_xact_id()",
+        f"ALTER TABLE {store.quoted} ADD COLUMN IF NOT EXISTS {double_quoted(column)} xid8,"
+        f" ALTER COLUMN {double_quoted(column)} SET DEFAULT pg_current_xact_id()",
         "the transaction that writes an event: rewrites nothing, waits for the table's running transactions",
         done=bool(found) and found[0][0] == "pg_current_xact_id()",
     )
@@ -73,17 +74,17 @@ def _indexes(store: EventStore, column: str) -> list[Statement]:
         there = [index for index in store.indexes if index.columns[: len(columns)] == columns]
         done = any(index.valid for index in there)
         if not done and any(index.name == name for index in there):
-            broken = f"{quoted(store.schema)}.{quoted(name)}"
+            broken = f"{double_quoted(store.schema)}.{double_quoted(name)}"
             found.append(Statement(f"DROP INDEX{beside} IF EXISTS {broken}", "it was never finished"))
-        listed = ", ".join(map(quoted, columns))
-        sql = f"CREATE INDEX{beside} IF NOT EXISTS {quoted(name)} ON {store.quoted} ({listed})"
+        listed = ", ".join(map(double_quoted, columns))
+        sql = f"CREATE INDEX{beside} IF NOT EXISTS {double_quoted(name)} ON {store.quoted} ({listed})"
         found.append(Statement(sql, why, done))
     return found
 
 
 def _trigger(store: EventStore, database: EventsConnection) -> list[Statement]:
     done = bool(database.ask(_TRIGGER, (store.oid, TRIGGER)))
-    function = f"{quoted(store.schema)}.{quoted(store.table[:40] + '_' + TRIGGER)}"
+    function = f"{double_quoted(store.schema)}.{double_quoted(store.table[:40] + '_' + TRIGGER)}"
     told = channel(store.name).replace("'", "''")
     return [
         Statement(

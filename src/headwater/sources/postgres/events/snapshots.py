@@ -17,7 +17,7 @@ from typing import Any
 from headwater.core.errors import Code, TerminalError
 from headwater.core.logs import get_logger
 from headwater.core.storage import Files
-from headwater.sources.postgres.events.cuts import Leg, NextRange, Place, between, require_same_server
+from headwater.sources.postgres.events.cuts import Leg, NextRange, StorePosition, between, require_same_server
 from headwater.sources.postgres.events.database import EventsConnection
 from headwater.sources.postgres.events.gaps import open_gaps
 from headwater.sources.postgres.events.store import POSITION, TRANSACTION, EventStore
@@ -77,7 +77,7 @@ class BySnapshot:
         self._sizes: dict[str, tuple[int, int, int]] = {}
         self._require_own_transactions()
 
-    def next(self, start: Place | None) -> NextRange | None:
+    def next(self, start: StorePosition | None) -> NextRange | None:
         identity = self._database.identity
         require_same_server(self._store, start, identity)
         base, after = _base(start)
@@ -109,10 +109,10 @@ class BySnapshot:
         self._sizes = {_key(there): (rows, low, high)}
         return NextRange(there, rows, full)
 
-    def settle(self, start: Place | None, end: Place) -> None:
+    def fix_range(self, start: StorePosition | None, end: StorePosition) -> None:
         """The position says it all."""
 
-    def legs(self, start: Place | None, end: Place) -> list[Leg]:
+    def legs(self, start: StorePosition | None, end: StorePosition) -> list[Leg]:
         base, after = _base(start)
         to, upto = TransactionSnapshot.parse(end["snapshot"]), end.get("after")
         where = self._between(base, to, bool(end.get("moved")))
@@ -123,7 +123,7 @@ class BySnapshot:
         rows, low, high = size
         return [Leg(low, high, rows, lambda low, high: f"{where} AND {between(low, high)}")] if rows else []
 
-    def waiting(self, start: Place | None) -> str | None:
+    def waiting(self, start: StorePosition | None) -> str | None:
         base, after = _base(start)
         to = TransactionSnapshot.parse(start["snapshot"]) if start is not None and "base" in start else None
         left = "TRUE" if base is None else self._since(base, False)
@@ -137,18 +137,18 @@ class BySnapshot:
     def freeze(self) -> None:
         self._frozen = self._now()
 
-    def committed(self, end: Place) -> None:
+    def committed(self, end: StorePosition) -> None:
         """Nobody waits for it."""
 
     # --- inside
 
-    def _between(self, base: Place | None, to: TransactionSnapshot, moved: bool) -> str:
+    def _between(self, base: StorePosition | None, to: TransactionSnapshot, moved: bool) -> str:
         if base is None or "snapshot" not in base:
             # Rows from before the column have none: whoever added it waited for their transactions to end.
             return f"{self._since(base, moved)} AND ({TRANSACTION} IS NULL OR {to.seen})"
         return f"{self._since(base, moved)} AND {to.seen}"
 
-    def _since(self, base: Place | None, moved: bool) -> str:
+    def _since(self, base: StorePosition | None, moved: bool) -> str:
         if base is None:
             return "TRUE"
         if "snapshot" not in base:
@@ -173,7 +173,7 @@ class BySnapshot:
             return TransactionSnapshot(found.begin, found.begin)
         return found
 
-    def _has_moved(self, start: Place | None) -> bool:
+    def _has_moved(self, start: StorePosition | None) -> bool:
         """Another server has taken over, maybe without the last transactions of the old one, whose numbers it then
         gives out again: what lies beyond the last position is new, whatever its transaction."""
         now = self._database.identity.timeline
@@ -209,16 +209,16 @@ class BySnapshot:
                 f" they came with a dump, and {store.transaction} is not theirs any more",
                 where=store.spec.where,
                 hint=f"UPDATE {store.quoted} SET {store.transaction} = NULL WHERE {store.transaction} >= '{limit}'"
-                f"::xid8; then `headwater flow rebuild`, or `flow reset` with `deduplicate_by`",
+                f"::xid8; then `headwater flow rebuild NAME`, or `headwater flow reset NAME` with `deduplicate_by`",
             )
 
 
-def _base(start: Place | None) -> tuple[Place | None, int | None]:
+def _base(start: StorePosition | None) -> tuple[StorePosition | None, int | None]:
     """Where the range that is being read began, and how far into it all is read."""
     if start is not None and "base" in start:
         return start["base"], int(start["after"])
     return start, None
 
 
-def _key(end: Place) -> str:
+def _key(end: StorePosition) -> str:
     return f"{end['snapshot']}/{end.get('after')}"

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.core.errors import Code, UsageError, did_you_mean, nearest
+from headwater.core.quotes import double_quoted
 from headwater.sources.decoders.base import HEAD
-from headwater.sources.postgres.connection import place, quoted
+from headwater.sources.postgres.connection import server_name
 from headwater.sources.postgres.events.config import ENVELOPE_FIELDS, PostgresEventsSource
 from headwater.sources.postgres.events.database import EventsConnection
 
@@ -91,11 +92,11 @@ class EventStore:
 
     @property
     def quoted(self) -> str:
-        return f"{quoted(self.schema)}.{quoted(self.table)}"
+        return f"{double_quoted(self.schema)}.{double_quoted(self.table)}"
 
     @property
     def position(self) -> str:
-        return quoted(self.spec.columns.position)
+        return double_quoted(self.spec.columns.position)
 
     @property
     def numbered_once(self) -> bool:
@@ -106,7 +107,7 @@ class EventStore:
     @property
     def transaction(self) -> str | None:
         name = self.spec.columns.transaction
-        return None if name is None else quoted(name)
+        return None if name is None else double_quoted(name)
 
     @property
     def payload_is_bytes(self) -> bool:
@@ -131,14 +132,14 @@ class EventStore:
         payload, size = self._bounded_payload()
         parts += [f"{payload} AS {PAYLOAD}", f"{size} AS {PAYLOAD_SIZE}"]
         if columns.metadata is not None:
-            parts.append(f"{quoted(columns.metadata)}::text AS {METADATA}")
+            parts.append(f"{double_quoted(columns.metadata)}::text AS {METADATA}")
         parts += [f'{self._path(getattr(columns, name))} AS "_{name}"' for name in self.envelope]
         return f"SELECT {', '.join(parts)} FROM {self.quoted}"
 
     def _bounded_payload(self) -> tuple[str, str]:
         """The payload, or the beginning of one that is too large, and the size of such a one: the database looks, so
         that it is not sent. What takes little room in the table is not looked at twice."""
-        stored, limit = quoted(self.spec.columns.payload), self.spec.max_record_size
+        stored, limit = double_quoted(self.spec.columns.payload), self.spec.max_record_size
         value = stored if self.payload_is_bytes else f"{stored}::text"
         head = f"substring({value} FROM 1 FOR {HEAD})"
         near, large = f"pg_column_size({stored}) > {limit // _PACKED}", f"octet_length({value}) > {limit}"
@@ -164,15 +165,18 @@ class EventStore:
         kind = self.types.get(name or "")
         if name is None or kind not in ("timestamp with time zone", "timestamp without time zone"):
             return None
-        return quoted(name) if kind.startswith("timestamp with ") else f"{quoted(name)} AT TIME ZONE 'UTC'"
+        return (
+            double_quoted(name) if kind.startswith("timestamp with ") else f"{double_quoted(name)} AT TIME ZONE 'UTC'"
+        )
 
     def _path(self, told: str) -> str:
         if self.types.get(told) == "timestamp with time zone":
-            return f"({quoted(told)} AT TIME ZONE 'UTC')::text"  # with a zone in it, Spark reads it at half the speed
+            # With a zone in it, Spark reads it at half the speed.
+            return f"({double_quoted(told)} AT TIME ZONE 'UTC')::text"
         if told in self.types:
-            return f"{quoted(told)}::text"
+            return f"{double_quoted(told)}::text"
         column, *rest = told.split(".")
-        return f"{quoted(column)} #>> {_array(rest)}"
+        return f"{double_quoted(column)} #>> {_array(rest)}"
 
 
 def look_up(spec: PostgresEventsSource, database: EventsConnection) -> EventStore:
@@ -183,9 +187,9 @@ def look_up(spec: PostgresEventsSource, database: EventsConnection) -> EventStor
         user = database.one("SELECT quote_ident(current_user)")[0]
         raise UsageError(
             Code.SOURCE_DENIED,
-            f"{user} may not read {schema}.{table} in {place(spec.dsn, where=spec.where)}",
+            f"{user} may not read {schema}.{table} in {server_name(spec.dsn, where=spec.where)}",
             where=spec.where,
-            hint=f"GRANT SELECT ON {quoted(schema)}.{quoted(table)} TO {user}",
+            hint=f"GRANT SELECT ON {double_quoted(schema)}.{double_quoted(table)} TO {user}",
         )
     columns = {name: (number, kind) for name, number, kind in database.ask(_COLUMNS, (oid,))}
     types = {name: kind for name, (_, kind) in columns.items()}
@@ -213,7 +217,7 @@ def look_up(spec: PostgresEventsSource, database: EventsConnection) -> EventStor
 
 
 def _table(spec: PostgresEventsSource, database: EventsConnection) -> tuple[int, str, str, bool, bool, bool]:
-    exact = ".".join(map(quoted, spec.table.split(".")))
+    exact = ".".join(map(double_quoted, spec.table.split(".")))
     for name in dict.fromkeys((spec.table, exact)):
         for row in database.ask(_TABLE, (name,)):
             return row
@@ -221,7 +225,7 @@ def _table(spec: PostgresEventsSource, database: EventsConnection) -> tuple[int,
     close = nearest(spec.table, there) or nearest(f"public.{spec.table}", there)
     raise UsageError(
         Code.SOURCE_MISMATCH,
-        f"there is no table '{spec.table}' in {place(spec.dsn, where=spec.where)}",
+        f"there is no table '{spec.table}' in {server_name(spec.dsn, where=spec.where)}",
         where=spec.where,
         hint=f"did you mean '{close}'?" if close else "name it with its schema: public.events",
     )

@@ -1,0 +1,39 @@
+"""`headwater completion`: commands, options and names completed by the shell."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from headwater.cli.output import AsJson, note, print_json, print_line
+from headwater.cli.shells import SCRIPTS, install, shell_of
+
+
+def register(app: typer.Typer) -> None:
+    app.command("completion")(completion)
+
+
+def completion(
+    shell: Annotated[
+        str | None, typer.Argument(metavar="[bash|zsh|fish]", help="The shell; the one you use if not given.")
+    ] = None,
+    install_: Annotated[bool, typer.Option("--install", help="Put it where the shell finds it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print, or install, what has bash, zsh or fish complete commands, options and names."""
+    name = shell_of(shell)
+    if not install_:
+        if as_json:
+            print_json({"shell": name, "script": SCRIPTS[name]})
+        else:
+            sys.stdout.write(SCRIPTS[name])
+        return
+    files = [str(file) for file in install(name)]
+    if as_json:
+        print_json({"shell": name, "files": files})
+        return
+    for file in files:
+        print_line(file)
+    note(f"a new {name} completes `headwater` from now on")

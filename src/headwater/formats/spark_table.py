@@ -1,0 +1,313 @@
+"""The Spark side of a format: one class for one table, which the layers above read, write and follow."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
+from headwater.core.model import DELETED, At, CommitTag, DataFile, TableStats, Version
+from headwater.core.spec import Layout
+from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Capability, Format, LakeContext
+from headwater.formats.evolution import aligned, check_layout
+from headwater.formats.followers import FollowedTable
+from headwater.formats.locks import writing
+from headwater.formats.merge_hints import MergeHints
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+class SparkTable(FollowedTable):
+    """One table through Spark. The layers above get one from the warehouse and call its public methods, which check,
+    take the table's lock and repeat safely; those call the `_names`, in which a format does its work.
+    """
+
+    merges: bool = False
+    """Whether an upsert is a MERGE that takes what `Merging` tells."""
+
+    def __init__(self, format: Format, spark: SparkSession, address: Address, context: LakeContext) -> None:
+        self.format = format
+        self.spark = spark
+        self.address = address
+        self.context = context
+
+    # --- being there
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Whether the table is there. Flows ask before their first step; whatever reads it asks first."""
+
+    @abstractmethod
+    def _create(self, schema: StructType, layout: Layout) -> None:
+        """Make the empty table. Called by `create`, which has found none and holds the lock."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Remove the table with its files. No error if it is not there. Called when people drop a relation, and by
+        builds beside a table before they begin and when they end."""
+
+    @abstractmethod
+    def schema(self) -> StructType:
+        """The users' columns: without the format's own. Called before each write, to bring the rows into its order, and
+        by whoever describes the table."""
+
+    @abstractmethod
+    def layout(self) -> Layout:
+        """The layout it was created with, from the table's own properties; a foreign table's as far as known. Called by
+        upserts (its keys), by compaction (its file size) and by whoever describes or copies the table."""
+
+    def create(self, schema: StructType, layout: Layout | None = None) -> None:
+        """Make an empty table; ALREADY_EXISTS if there is one. Called by tables, views and copies before their first
+        rows; topics use `create_with`."""
+        layout = layout or Layout()
+        with self._unborn(schema, layout):
+            self._create(schema, layout)
+
+    def create_with(self, df: DataFrame, layout: Layout | None = None, commit_tag: CommitTag | None = None) -> Version:
+        """Create the table with its first rows: in one commit where the format can. Called by a topic's first step."""
+        self.format.require(Capability.APPEND)
+        layout = layout or Layout()
+        with self._unborn(df.schema, layout):
+            return self._create_with(df, layout, commit_tag)
+
+    # --- writing: one commit each, marked by the step that makes it
+
+    def append(self, df: DataFrame, commit_tag: CommitTag | None = None, *, check: bool = True) -> Version:
+        """Add rows. Columns go by name; the schema must fit (call `evolve` first). Called by the steps of topics, and
+        of tables and views whose change only adds rows; once for a step, and again if the step is tried again.
+
+        Without `check` it is not looked up first whether the step has landed.
+        """
+        self.format.require(Capability.APPEND)
+        return self._once(commit_tag if check else None, lambda: self._append(self._aligned(df), commit_tag))
+
+    def upsert(
+        self,
+        df: DataFrame,
+        commit_tag: CommitTag | None = None,
+        *,
+        keys: Sequence[str] = (),
+        known: MergeHints | None = None,
+    ) -> Version:
+        """Write rows by key (the layout's keys by default), at most one per key; `_deleted` marks deletes. Called by
+        the steps of tables and views, by dead letters, and where rows are put into reference tables by hand."""
+        self.format.require(Capability.UPSERT)
+        keys = tuple(keys) or self.layout().keys
+        if not keys:
+            raise UsageError(Code.USAGE, f"upsert into {self.address} needs keys, and the table has none")
+        if known is not None and known.newer_by and not self.merges:
+            raise Unsupported(f"{self.format.title} can't compare an upsert's rows with those that are stored")
+        told = replace(known or MergeHints(), deletes=DELETED in df.columns)
+        return self._once(commit_tag, lambda: self._merge(self._aligned(df, deletes=True), keys, commit_tag, told))
+
+    def replace(self, df: DataFrame, commit_tag: CommitTag | None = None) -> Version:
+        """Make these rows the table's whole content, in one commit. `df` may read the table itself. Called by full
+        refreshes, by seeds, and by restore, replay and remap."""
+        self.format.require(Capability.REPLACE)
+        return self._once(commit_tag, lambda: self._replace(self._aligned(df), commit_tag))
+
+    def landed(self, commit_tag: CommitTag) -> Version | None:
+        """The version that this step made, or None if it has not landed. Called when a flow begins, for its last
+        intent, and before each write."""
+        self.format.require(Capability.COMMIT_TAGS)
+        return self._landed(commit_tag)
+
+    # --- reading
+
+    @abstractmethod
+    def version(self) -> Version | None:
+        """The latest version; None for a table that has none yet. Called at each look for something new, when a query
+        is planned, and after a commit."""
+
+    @abstractmethod
+    def version_at(self, at: At) -> Version:
+        """The version that `at` names; NO_SUCH_VERSION if there is none or it has been expired. Called for `VERSION AS
+        OF`, `TIMESTAMP AS OF` and wherever the API takes a version or time."""
+
+    @abstractmethod
+    def _read(self, version: Version | None) -> DataFrame:
+        """The rows of a version, the latest for None. Called by `read`, which has resolved a time to its version."""
+
+    def read(self, at: At | None = None) -> DataFrame:
+        """The rows at a version or time; the latest by default. Fixed to that version from then on. Called by queries
+        on Spark, by refreshes and steps that look rows up, and by `relation.df()`."""
+        if at is not None:
+            self.format.require(Capability.TIME_TRAVEL)
+        return self._read(None if at is None else self.version_at(at))
+
+    def changes(self, start: Version | None, end: Version) -> DataFrame:
+        """Rows with `_weight` +1 or -1 that lead from `start` (exclusive; None: from nothing) to `end`. Called by each
+        step of what is made of this table, by `changes('x', …)` in SQL and by `diff`.
+
+        Summed by row it is exactly the difference of the two states; a row may come and go within it.
+        """
+        self.format.require(Capability.CHANGES)
+        return self._changes(start, end)
+
+    # --- evolving and looking after
+
+    def evolve(self, schema: StructType) -> None:
+        """Add the columns (nested ones too) and widen the types that lead to `schema`, where it can be done. Called by
+        a step before it writes rows of a schema that has grown, and before a rebuilt table is swapped in.
+
+        Columns that `schema` lacks stay. A change that can't be done in place is SCHEMA_MISMATCH.
+        """
+        self.format.require(Capability.ADD_COLUMNS)
+        with writing(self.address):
+            self._evolve(schema)
+
+    def repartition(self, partition_by: Sequence[str]) -> None:
+        """Lay out what is written from now on by other columns or expressions; files stay as they are. Called before
+        the flows begin, where the project's `partition_by` has changed."""
+        self.format.require(Capability.EVOLVE_PARTITIONING)
+        with writing(self.address):
+            self._repartition(tuple(partition_by))
+
+    def compact(self, target_file_size: int | None = None) -> None:
+        """Join small files. Changes no row; `changes` over it gives none. Called by `headwater parquet compact`."""
+        self.format.require(Capability.COMPACT)
+        with writing(self.address):
+            self._compact(target_file_size or self.layout().target_file_size or DEFAULT_FILE_SIZE)
+
+    def cluster(self, columns: Sequence[str] = ()) -> None:
+        """Sort by z-order of the columns (the layout's by default). Changes no row. Called by `headwater parquet
+        convert --z-order-by`, on the copy."""
+        self.format.require(Capability.CLUSTER)
+        columns = tuple(columns) or self.layout().z_order_by
+        if not columns:
+            raise UsageError(Code.USAGE, f"{self.address} has no z_order_by to cluster by")
+        with writing(self.address):
+            self._cluster(columns)
+
+    def expire(self, older_than: datetime, keep: Collection[Version] = ()) -> list[Version]:
+        """Forget versions older than a time, and delete what only they need; returns what went. Called by
+        `relation.expire()`, which says what to keep.
+
+        Never the latest, never those in `keep` nor any between the oldest of `keep` and now
+        (changes are read over them); and `landed` still answers for the newest step of each flow.
+        """
+        self.format.require(Capability.EXPIRE)
+        with writing(self.address):
+            return self._expire(older_than, frozenset(keep))
+
+    def files(self, at: At | None = None) -> list[DataFile]:
+        """The live files, from the table's metadata. Called for sizes (`describe`, costs of a refresh, the order of
+        joins) and by `headwater parquet stats --files`."""
+        self.format.require(Capability.FILES)
+        return self._files(None if at is None else self.version_at(at))
+
+    def stats(self) -> TableStats:
+        """Rows, bytes, files, and per column nulls, distinct estimate, min, max, bytes. Called by `headwater parquet
+        stats`, which keeps them for the planning of queries."""
+        self.format.require(Capability.STATS)
+        return self._stats()
+
+    def read_stream(self, *, changes: bool = False, start: At | None = None, consumer: str = "stream") -> DataFrame:
+        """A streaming DataFrame: appended rows, or with `changes` signed changes in `_weight`. Called by
+        `relation.read_stream()` and for each input of a `@transform(streaming=True)`.
+
+        Without `start` the table's present rows come first (as +1), then what follows them; with `start`
+        only what came after that version. Updates and deletes show in `changes` alone: without it a stream
+        gives new rows and new states of rows. A restart from the query's checkpoint neither loses nor repeats
+        a row; `consumer` names the query where the format has to keep something for it.
+        """
+        self.format.require(Capability.STREAM_CHANGES if changes else Capability.STREAM_READ)
+        return self._read_stream(changes, start, consumer)
+
+    # --- what a format that states the capability brings. The public method of the same name calls each, under the
+    # table's lock where it writes, when the capability, the schema and the commit tag have been checked.
+
+    def _create_with(self, df: DataFrame, layout: Layout, commit_tag: CommitTag | None) -> Version:
+        """Called by `create_with`. A format that can do it in one commit says so itself."""
+        self._create(df.schema, layout)
+        return self._append(self._aligned(df), commit_tag)
+
+    def _append(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
+        """Called by `append`, with the table's columns in its order. One commit, which carries the tag."""
+        raise NotImplementedError
+
+    def _upsert(self, df: DataFrame, keys: Sequence[str], commit_tag: CommitTag | None) -> Version:
+        """Called by `_merge` of a format whose upserts take no hints. One commit, which carries the tag."""
+        raise NotImplementedError
+
+    def _merge(self, df: DataFrame, keys: Sequence[str], commit_tag: CommitTag | None, known: MergeHints) -> Version:
+        """Called by `upsert`, with what the caller knows of the rows. One commit, which carries the tag."""
+        return self._upsert(df, keys, commit_tag)
+
+    def _replace(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
+        """Called by `replace`. One commit, which carries the tag."""
+        raise NotImplementedError
+
+    def _landed(self, commit_tag: CommitTag) -> Version | None:
+        """Called by `landed`: looks for the tag in the table's own commits."""
+        raise NotImplementedError
+
+    def _changes(self, start: Version | None, end: Version) -> DataFrame:
+        """Called by `changes`."""
+        raise NotImplementedError
+
+    def _evolve(self, schema: StructType) -> None:
+        """Called by `evolve`; raises SCHEMA_MISMATCH for what can't be done in place."""
+        raise NotImplementedError
+
+    def _repartition(self, partition_by: Sequence[str]) -> None:
+        """Called by `repartition`."""
+        raise NotImplementedError
+
+    def _compact(self, target_file_size: int) -> None:
+        """Called by `compact`, with the size that is aimed at."""
+        raise NotImplementedError
+
+    def _cluster(self, columns: Sequence[str]) -> None:
+        """Called by `cluster`, with one column at least."""
+        raise NotImplementedError
+
+    def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
+        """Called by `expire`."""
+        raise NotImplementedError
+
+    def _files(self, version: Version | None) -> list[DataFile]:
+        """Called by `files`; the latest version's for None."""
+        raise NotImplementedError
+
+    def _stats(self) -> TableStats:
+        """Called by `stats`."""
+        raise NotImplementedError
+
+    def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
+        """Called by `read_stream`."""
+        raise NotImplementedError
+
+    # --- shared above the seam
+
+    def _once(self, commit_tag: CommitTag | None, write: Callable[[], Version]) -> Version:
+        with writing(self.address):
+            landed = None if commit_tag is None else self.landed(commit_tag)
+            return write() if landed is None else landed
+
+    @contextmanager
+    def _unborn(self, schema: StructType, layout: Layout) -> Iterator[None]:
+        self._check_layout(schema, layout)
+        with writing(self.address):
+            if self.exists():
+                raise UsageError(Code.ALREADY_EXISTS, f"{self.format.title} table {self.address} exists already")
+            yield
+
+    def _aligned(self, df: DataFrame, *, deletes: bool = False) -> DataFrame:
+        return aligned(df, self.schema(), self.address, deletes=deletes)
+
+    def _check_layout(self, schema: StructType, layout: Layout) -> None:
+        check_layout(self.format, schema, layout)
+
+    def _no_such_version(self, at: At) -> TerminalError:
+        return TerminalError(
+            Code.NO_SUCH_VERSION,
+            f"{self.format.title} table {self.address} has no version {at}",
+            hint="its history lists the versions that can be read",
+        )
