@@ -300,7 +300,7 @@ EVERY_KEY: dict[str, dict[str, str]] = {
         "deduplicate_within": "deduplicate_by: id, deduplicate_within: 1d", "trigger": "trigger: 5m",
         "partition_by": "partition_by: [id]", "z_order_by": "z_order_by: [id]",
         "target_file_size": "target_file_size: 1MB", "parquet": "parquet: {compression: zstd}",
-        "compact": "compact: {every: 6h}", "retain": "retain: {versions: 3d}",
+        "compact": "compact: {every: 6h}", "retain": "retain: {versions: 3d}", "cluster": "cluster: {by: [id]}",
         "interop": "interop: [iceberg]", "publish": "publish: [glue]",
         "description": "description: x", "tags": "tags: [x]", "owner": "owner: me", "options": "options: {a.b: c}",
     },

@@ -1,9 +1,9 @@
-"""Durations (`30s`, `5 minutes`, `1h 30m`) and sizes (`128MB`) as people write them."""
+"""Durations (`30s`, `5 minutes`, `1h 30m`), sizes (`128MB`), shares (`10%`) and times of the day as people write them."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import time, timedelta
 from fractions import Fraction
 
 _MICROSECONDS = {
@@ -31,7 +31,12 @@ _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b?|(b))?\s*", re.IGNORECASE)
 
 DURATION_FORM = "a number and a unit: 500ms, 30s, 5m, 6h, 7d, 5 minutes"
+_SHARE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%)?\s*")
+_WINDOW = re.compile(r"\s*(\d{1,2}):(\d\d)\s*[-–]\s*(\d{1,2}):(\d\d)\s*")
+
 SIZE_FORM = "a number of bytes, or with a unit: 64KB, 128MB, 1GB"
+SHARE_FORM = "a number between 0 and 1, or a percentage: 0.1, 10%"
+WINDOW_FORM = "two times of the day, in UTC: 01:00-05:00"
 
 
 def parse_duration(text: str) -> timedelta:
@@ -92,3 +97,30 @@ def readable_size(size: int) -> str:
     while amount >= 999.5 and units:
         amount, unit = amount / 1024, units.pop(0)
     return f"{amount:.{0 if amount >= 99.95 else 1}f} {unit}"
+
+
+def parse_share(text: str) -> float:
+    """`10%` → 0.1."""
+    found = _SHARE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"'{text}' is not a share; write {SHARE_FORM}")
+    number, percent = found.groups()
+    return float(Fraction(number) / (100 if percent else 1))
+
+
+def parse_window(text: str) -> tuple[time, time]:
+    """`22:00-04:00` → from ten in the evening to four in the morning; 24:00 is midnight."""
+    found = _WINDOW.fullmatch(text)
+    if found is None:
+        raise ValueError(f"'{text}' is not a window; write {WINDOW_FORM}")
+    hour, minute, end_hour, end_minute = map(int, found.groups())
+    start, end = _time_of_day(hour, minute), _time_of_day(end_hour, end_minute)
+    if start == end:
+        raise ValueError(f"'{text}' begins when it ends; leave `window` out for any time")
+    return start, end
+
+
+def _time_of_day(hour: int, minute: int) -> time:
+    if hour > 24 or minute > 59 or (hour == 24 and minute):
+        raise ValueError(f"{hour:02}:{minute:02} is no time of the day; write {WINDOW_FORM}")
+    return time(hour % 24, minute)

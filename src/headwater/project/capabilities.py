@@ -71,12 +71,14 @@ def _needs(definition: RelationSpec | Export) -> Iterator[Need]:
         yield Capability.PARTITION_TRANSFORMS, "partition_by"
     if definition.z_order_by:
         yield Capability.CLUSTER, "z_order_by"
+    elif isinstance(definition, RelationSpec) and definition.clustering.by:
+        yield Capability.CLUSTER, "cluster.by"
     if definition.target_file_size is not None:
         yield Capability.TARGET_FILE_SIZE, "target_file_size"
     if isinstance(definition, RelationSpec):
         if definition.compact is not None:
             yield Capability.COMPACT, "compact"
-        if definition.retain is not None:
+        if "versions" in definition.retention.model_fields_set:
             yield Capability.EXPIRE, "retain"
     yield from _parquet_needs(definition.parquet)
 

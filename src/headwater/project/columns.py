@@ -143,6 +143,7 @@ def _unknown_columns(
         "deduplicate_by": by,
         "partition_by": relation.partition_by,
         "z_order_by": relation.z_order_by,
+        "cluster.by": relation.clustering.by,
         "parquet.bloom_filter": relation.parquet.bloom_filter,
     }
     for key, columns in named.items():

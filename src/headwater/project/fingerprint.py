@@ -6,10 +6,13 @@ import hashlib
 
 from headwater.core.spec import RelationSpec
 
-_NOT_ITS_ROWS = {"interop", "publish"}
+_NOT_ITS_ROWS = {"interop", "publish", "cluster"}
 """Keys that came after lakes were made, and change no row: a definition is told apart as before them."""
+
+_MAINTENANCE = {"compact": None, "retain": None}
 
 
 def fingerprint(definition: RelationSpec) -> str:
-    """Changes when the definition does."""
+    """Changes when the definition does, but for what maintenance goes by."""
+    definition = definition.model_copy(update=_MAINTENANCE)
     return hashlib.sha256(definition.model_dump_json(exclude=_NOT_ITS_ROWS).encode()).hexdigest()[:16]

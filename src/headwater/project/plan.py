@@ -111,6 +111,7 @@ _EFFECTS: Mapping[str, Effect] = {
     "transform": Effect.REFILL,
     "watermark": Effect.REFILL,
     "z_order_by": Effect.LAYOUT,
+    "cluster": Effect.LAYOUT,
     "target_file_size": Effect.LAYOUT,
     "parquet": Effect.LAYOUT,
     "options": Effect.LAYOUT,

@@ -14,7 +14,7 @@ from headwater.core.errors import Code
 from headwater.core.registry import Registry
 from headwater.core.secret import Secret
 from headwater.core.spec import Definition, Settings
-from headwater.core.spec.base import Count, Duration, Interval, Names, Options, Size, Trigger
+from headwater.core.spec.base import Count, Duration, Interval, Names, Options, Share, Size, Trigger
 from headwater.core.spec.settings import State
 from headwater.core.units import format_duration
 from headwater.formats.matrix import matrix_markdown
@@ -32,6 +32,7 @@ _WORDS: list[tuple[Any, str]] = [
     (Duration, "duration"),
     (Interval, "duration"),
     (Size, "size"),
+    (Share, "number or percentage"),
     (Count, "number"),
     (Names, "name or list of names"),
     (Options, "mapping of texts"),

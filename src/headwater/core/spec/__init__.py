@@ -3,6 +3,7 @@
 from headwater.core.spec.base import Definition as Definition
 from headwater.core.spec.base import Frozen as Frozen
 from headwater.core.spec.base import placed as placed
+from headwater.core.spec.layout import Clustering as Clustering
 from headwater.core.spec.layout import Codec as Codec
 from headwater.core.spec.layout import Compaction as Compaction
 from headwater.core.spec.layout import Layout as Layout
@@ -21,6 +22,7 @@ from headwater.core.spec.relations import Topic as Topic
 from headwater.core.spec.relations import View as View
 from headwater.core.spec.relations import Watermark as Watermark
 from headwater.core.spec.relations import layout_of as layout_of
+from headwater.core.spec.settings import MaintenanceSpec as MaintenanceSpec
 from headwater.core.spec.settings import RuntimeSpec as RuntimeSpec
 from headwater.core.spec.settings import S3Spec as S3Spec
 from headwater.core.spec.settings import ServerSpec as ServerSpec

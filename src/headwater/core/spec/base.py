@@ -19,7 +19,15 @@ from pydantic import WithJsonSchema as JsonSchema
 
 from headwater.core.errors import Where
 from headwater.core.secret import masked
-from headwater.core.units import DURATION_FORM, SIZE_FORM, format_duration, parse_duration, parse_size
+from headwater.core.units import (
+    DURATION_FORM,
+    SHARE_FORM,
+    SIZE_FORM,
+    format_duration,
+    parse_duration,
+    parse_share,
+    parse_size,
+)
 
 D = TypeVar("D", bound="Definition")
 
@@ -62,6 +70,15 @@ def _size(value: Any) -> int:
     found = parse_size(value) if isinstance(value, str) else value
     if found <= 0:
         raise ValueError("a size is larger than nothing")
+    return found
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(f"should be {SHARE_FORM}")
+    found = parse_share(value) if isinstance(value, str) else float(value)
+    if not 0 <= found <= 1:
+        raise ValueError("a share lies between 0 and 1")
     return found
 
 
@@ -125,6 +142,13 @@ Interval = Annotated[
 
 Size = Annotated[int, PlainValidator(_size), JsonSchema({"type": ["integer", "string"], "description": SIZE_FORM})]
 """Bytes."""
+
+Share = Annotated[
+    float,
+    PlainValidator(_share),
+    JsonSchema({"type": ["number", "string"], "description": SHARE_FORM}),
+]
+"""A part of a whole, between 0 and 1."""
 
 Trigger = Annotated[
     Literal["continuous", "once"] | timedelta,

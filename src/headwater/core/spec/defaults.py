@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from headwater.core.spec.base import Count, Frozen, Interval, Names, Options, Size, Trigger
-from headwater.core.spec.layout import Compaction, ParquetOptions, Retention
+from headwater.core.spec.layout import Clustering, Compaction, ParquetOptions, Retention
 from headwater.core.spec.relations import Refresh, RelationSpec, SchemaPolicy, Table, Topic, View
 
 NAME = "{name}"
@@ -32,6 +32,7 @@ class RelationDefaults(Frozen):
     target_file_size: Size | None = _as_in(RelationSpec, "target_file_size")
     parquet: ParquetOptions = _as_in(RelationSpec, "parquet")
     compact: Compaction | None = _as_in(RelationSpec, "compact")
+    cluster: Clustering | None = _as_in(RelationSpec, "cluster")
     retain: Retention | None = _as_in(RelationSpec, "retain")
     interop: Names = _as_in(RelationSpec, "interop")
     publish: Names = _as_in(RelationSpec, "publish")

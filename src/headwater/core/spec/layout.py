@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Literal
 
 from pydantic import Field
 
-from headwater.core.spec.base import Frozen, Interval, Names, Options, Size
+from headwater.core.spec.base import Count, Frozen, Interval, Names, Options, Share, Size
 
 Codec = Literal["none", "snappy", "gzip", "lz4", "zstd", "brotli"]
 
@@ -35,12 +36,37 @@ class Layout(Frozen):
 
 
 class Compaction(Frozen):
-    """When small files are joined."""
+    """When small files are joined; a partition is looked at by itself."""
 
-    every: Interval = Field(description="How often small files are joined.")
+    every: Interval = Field(
+        default=timedelta(hours=1), description="A partition is compacted so long after its first small file …"
+    )
+    small_files: Count = Field(default=12, description="… or as soon as it has so many of them.")
+    small_below: Share = Field(default=0.7, description="A file is small below this share of the target size.")
+    deleted_rows: Share = Field(
+        default=0.1, description="A file is rewritten when more than this share of its rows is deleted."
+    )
+    target_file_size: Size | None = Field(
+        default=None, description="Size that files are compacted to; the relation's `target_file_size` if unset."
+    )
+
+
+class Clustering(Frozen):
+    """When files are sorted by columns that queries filter by."""
+
+    by: Names = Field(default=(), description="Columns to cluster by; `z_order_by` if unset.")
+    every: Interval = Field(default=timedelta(days=1), description="What is new is clustered so long after it came.")
 
 
 class Retention(Frozen):
     """What is kept of the past."""
 
-    versions: Interval = Field(description="How long old versions can be read.")
+    versions: Interval | None = Field(
+        default=timedelta(days=30), description="How long old versions can be read; null: for ever."
+    )
+    rows: Interval | None = Field(
+        default=None, description="How long the rows of a topic stay after they were ingested; for ever if unset."
+    )
+    dead_letters: Interval | None = Field(
+        default=None, description="How long dead letters are kept; for ever if unset."
+    )

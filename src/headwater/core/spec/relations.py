@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from headwater.core.spec.base import Count, Definition, Duration, Frozen, Interval, Names, Size, Trigger
-from headwater.core.spec.layout import Compaction, Layout, ParquetOptions, Retention
+from headwater.core.spec.layout import Clustering, Compaction, Layout, ParquetOptions, Retention
 
 
 class RelationSpec(Definition):
@@ -22,6 +22,7 @@ class RelationSpec(Definition):
     target_file_size: Size | None = Field(default=None, description="Size that files are compacted to.")
     parquet: ParquetOptions = Field(default=ParquetOptions(), description="How its Parquet files are written.")
     compact: Compaction | None = Field(default=None, description="When small files are joined.")
+    cluster: Clustering | None = Field(default=None, description="By what and when files are sorted.")
     retain: Retention | None = Field(default=None, description="What is kept of the past.")
     interop: Names = Field(default=(), description="Other table formats that its files can be read as, without a copy.")
     publish: Names = Field(default=(), description="Catalogs of others that get to know it.")
@@ -31,6 +32,36 @@ class RelationSpec(Definition):
         if self.path is not None and self.table is not None and not isinstance(self, Topic):
             raise ValueError("give `path` or `table`, not both")
         return self
+
+    @model_validator(mode="after")
+    def _kept(self) -> RelationSpec:
+        if self.clustering.by and self.z_order_by and self.clustering.by != self.z_order_by:
+            raise ValueError("`cluster.by` and `z_order_by` name other columns: give one of them")
+        if self.retention.rows is not None and not isinstance(self, Topic):
+            raise ValueError("`retain.rows` is for topics; tables and views follow what they are made of")
+        if self.retention.dead_letters is not None and isinstance(self, View):
+            raise ValueError("`retain.dead_letters` is for topics and tables; a view has none")
+        return self
+
+    @property
+    def compaction(self) -> Compaction:
+        """When small files are joined: as it says, or by default."""
+        return self.compact or Compaction()
+
+    @property
+    def clustering(self) -> Clustering:
+        """When files are sorted: as it says, or by default."""
+        return self.cluster or Clustering()
+
+    @property
+    def retention(self) -> Retention:
+        """What is kept of the past: as it says, or by default."""
+        return self.retain or Retention()
+
+    @property
+    def clustered_by(self) -> tuple[str, ...]:
+        """The columns that its files are sorted by."""
+        return self.clustering.by or self.z_order_by
 
 
 class SchemaPolicy(Frozen):
@@ -228,7 +259,7 @@ def layout_of(definition: RelationSpec) -> Layout:
     return Layout(
         keys=_keys_of(definition),
         partition_by=definition.partition_by,
-        z_order_by=definition.z_order_by,
+        z_order_by=definition.clustered_by,
         looked_up_by=("_ingested_at",) if isinstance(definition, Topic) else (),
         target_file_size=definition.target_file_size,
         parquet=definition.parquet,

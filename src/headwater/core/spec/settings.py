@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, PlainValidator, Tag, field_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
 from pydantic import WithJsonSchema as JsonSchema
 
 from headwater.core.secret import Secret
 from headwater.core.spec.base import Count, Duration, Frozen, Interval, Names, Number, Options, Size, Trigger
 from headwater.core.spec.defaults import DefaultsSpec
+from headwater.core.units import WINDOW_FORM, parse_window
 
 SQLITE = "sqlite"
-_TIME = r"([01]\d|2[0-3]):[0-5]\d"
-_WINDOW = re.compile(rf"^{_TIME}-{_TIME}$")
 
 
 class SparkSpec(Frozen):
@@ -132,8 +130,9 @@ class ServerSpec(Frozen):
 
 
 def _window(value: Any) -> Any:
-    if not isinstance(value, str) or not _WINDOW.match(value):
-        raise ValueError("should be two times of the day, in UTC: 01:00-05:00")
+    if not isinstance(value, str):
+        raise ValueError(f"should be {WINDOW_FORM}")
+    parse_window(value)
     return value
 
 
@@ -144,15 +143,18 @@ class MaintenanceSpec(Frozen):
         default=None, description="Between which times of the day, in UTC: `01:00-05:00`; any time if unset."
     )
     max_parallel: Count = Field(default=1, description="Tables looked after at the same time.")
+    max_bytes: Size = Field(
+        default=512 * 1024**2,
+        description="Bytes that one commit rewrites at most: what an interrupted run may lose, and a step may wait for.",
+    )
 
 
-def _switch(value: Any) -> str:
-    return "off" if value is False else "on"
+def _switch(value: Any) -> Any:
+    return None if value is False else {} if value is True else value
 
 
-Maintenance = Annotated[
-    Annotated[MaintenanceSpec, Tag("on")] | Annotated[Literal[False], Tag("off")], Discriminator(_switch)
-]
+def _or_a_switch(schema: dict[str, Any]) -> None:
+    schema["anyOf"].append({"type": "boolean"})
 
 
 def _state(value: Any) -> Secret | str:
@@ -199,8 +201,10 @@ class Settings(Frozen):
     )
     runtime: RuntimeSpec = Field(default=RuntimeSpec(), description="How the runner shares the machine.")
     queries: QueriesSpec = Field(default=QueriesSpec(), description="What a query may take.")
-    maintenance: Maintenance = Field(
-        default=MaintenanceSpec(), description="How the lake's files are looked after; `false`: not at all."
+    maintenance: Annotated[MaintenanceSpec | None, BeforeValidator(_switch)] = Field(
+        default=MaintenanceSpec(),
+        description="When the lake's files are looked after; `false`: not at all.",
+        json_schema_extra=_or_a_switch,
     )
     server: ServerSpec = Field(default=ServerSpec(), description="The HTTP server.")
     include: Names = Field(default=(), description="More project files, as globs from the project's folder.")
