@@ -1,4 +1,4 @@
-"""Durations (`30s`, `5 minutes`, `1h 30m`), sizes (`128MB`), shares (`10%`) and times of the day as people write them."""
+"""Durations (`30s`, `1h 30m`), sizes (`128MB`), shares (`10%`) and windows (`22:00-04:00`) as people write them."""
 
 from __future__ import annotations
 

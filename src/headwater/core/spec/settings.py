@@ -145,7 +145,7 @@ class MaintenanceSpec(Frozen):
     max_parallel: Count = Field(default=1, description="Tables looked after at the same time.")
     max_bytes: Size = Field(
         default=512 * 1024**2,
-        description="Bytes that one commit rewrites at most: what an interrupted run may lose, and a step may wait for.",
+        description="Bytes that one commit rewrites at most: what an interrupted run can lose.",
     )
 
 
