@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,16 @@ from headwater.core.errors import Code, TerminalError, TransientError
 from headwater.core.extras import require_extra
 from headwater.core.model import Kind
 from headwater.core.private_files import create_private
+from headwater.core.state.history import (
+    KEPT_FOR,
+    KEPT_ROWS,
+    PRUNED_EVERY,
+    RECORDS,
+    HistoryRecord,
+    columns_of,
+    micros,
+    stored_values,
+)
 from headwater.core.state.records import (
     BUSY,
     SQLITE,
@@ -98,6 +109,25 @@ _statuses = sa.Table(
     sa.Column("status", sa.String, nullable=False),
     sa.Column("updated_at", sa.Float, nullable=False),
 )
+
+_COUNTED = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+"""What both databases count up by themselves."""
+
+_TYPES: Mapping[type, type[sa.types.TypeEngine[Any]]] = {
+    str: sa.String, int: sa.BigInteger, bool: sa.Boolean, datetime: sa.BigInteger,
+}  # fmt: skip
+
+_history = {
+    record: sa.Table(
+        record.table,
+        _metadata,
+        sa.Column("id", _COUNTED, primary_key=True),
+        *(sa.Column(name, _TYPES[type]) for name, type in columns_of(record).items()),
+        sa.Index(f"{record.table}_by_{record.subject}", record.subject, "id"),
+    )
+    for record in RECORDS
+}
+"""What has been done: see `history.py`."""
 
 
 class StateDatabase:
@@ -263,20 +293,54 @@ class StateDatabase:
             connection.execute(sa.delete(_statuses).where(_statuses.c.flow.in_(list(statuses))))
             connection.execute(sa.insert(_statuses), rows)
 
+    # --- what has been done
+
+    def add_history(self, records: Sequence[HistoryRecord]) -> None:
+        """Write rows in one transaction; now and then what is too old or too many goes."""
+        with self._doing("write"), self._engine.begin() as connection:
+            for record, table in _history.items():
+                rows = [stored_values(one) for one in records if type(one) is record]
+                if not rows:
+                    continue
+                connection.execute(sa.insert(table), rows)
+                last = connection.execute(sa.select(sa.func.max(table.c.id))).scalar_one()
+                if last // PRUNED_EVERY != (last - len(rows)) // PRUNED_EVERY:
+                    _prune(connection, record, KEPT_FOR, KEPT_ROWS)
+
+    def prune_history(self, age: timedelta, rows: int) -> int:
+        """Drop what is older, and what is more than so many rows of one flow, view or relation; how many rows went."""
+        with self._doing("write"), self._engine.begin() as connection:
+            return sum(_prune(connection, record, age, rows) for record in RECORDS)
+
+    def history(self, record: type[HistoryRecord], columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Some columns of a table as they are stored, in the order of its rows."""
+        table = _history[record]
+        with self._doing("read"), self._engine.connect() as connection:
+            found = connection.execute(sa.select(*(table.c[name] for name in columns)).order_by(table.c.id))
+            return [tuple(row) for row in found]
+
     def close(self) -> None:
         self._engine.dispose()
 
     def _create(self) -> None:
         """Make what is missing; two that begin at the same instant may find each other's tables half way."""
         try:
-            _metadata.create_all(self._engine)
+            self._create_all()
         except SQLAlchemyError:
-            _metadata.create_all(self._engine)
+            self._create_all()
         for table in _metadata.tables.values():  # a database of an earlier release may lack some columns
             known = {column["name"] for column in sa.inspect(self._engine).get_columns(table.name)}
             for missing in (column for column in table.columns if column.name not in known):
+                type = missing.type.compile(self._engine.dialect)
                 with self._engine.begin() as connection:
-                    connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {missing.name} VARCHAR"))
+                    connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {missing.name} {type}"))
+
+    def _create_all(self) -> None:
+        """In one transaction: SQLite would write each table to the disk by itself."""
+        with self._engine.begin() as connection:
+            if not self._shared:
+                connection.exec_driver_sql("BEGIN")
+            _metadata.create_all(connection)
 
     def _lease_records(self, *where: sa.ColumnElement[bool]) -> list[LeaseRecord]:
         with self._doing("read"), self._engine.connect() as connection:
@@ -296,6 +360,18 @@ class StateDatabase:
                 away, message = True, f"{message}{room([str(self._engine.url.database)])}"
             hint = hint_for(full=not self._shared and tells_full(cause))
             raise (TransientError if away else TerminalError)(Code.STORAGE_FAILED, message, hint=hint) from error
+
+
+def _prune(connection: sa.Connection, record: type[HistoryRecord], age: timedelta, rows: int) -> int:
+    table, subject = _history[record], _history[record].c[record.subject]
+    old = micros(datetime.now(timezone.utc) - age)
+    gone = connection.execute(sa.delete(table).where(table.c.started_at < old)).rowcount
+    counted = sa.select(subject).group_by(subject).having(sa.func.count() > rows)
+    for one in connection.execute(counted).scalars().all():
+        newest = sa.select(table.c.id).where(subject == one).order_by(table.c.id.desc()).limit(1)
+        last = connection.execute(newest.offset(rows)).scalar_one()
+        gone += connection.execute(sa.delete(table).where(subject == one, table.c.id <= last)).rowcount
+    return gone
 
 
 def _with_driver(url: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +17,7 @@ from headwater.core.errors import Code, HeadwaterError, TerminalError
 from headwater.core.model import Kind
 from headwater.core.private_files import make_private
 from headwater.core.secret import Secret
+from headwater.core.state.history import KEPT_FOR, KEPT_ROWS, HistoryRecord, HistoryWriter
 from headwater.core.state.paths import Roots
 from headwater.core.state.records import (
     BUSY,
@@ -59,6 +61,7 @@ class State:
         self._reader: sqlite3.Connection | None = None
         self._known: tuple[int, list[RelationRecord]] | None = None
         """The relations, and SQLite's number of the state that they were read from."""
+        self._writer = HistoryWriter(lambda records: self._database.add_history(records))
         if self._file is None:
             self._database  # noqa: B018  a shared database that can't be reached is said now
 
@@ -103,6 +106,7 @@ class State:
             return self._opened
 
     def close(self) -> None:
+        self._writer.close()
         with self._lock:
             if self._reader is not None:
                 self._reader.close()
@@ -258,6 +262,33 @@ class State:
 
     def put_statuses(self, statuses: Mapping[str, Mapping[str, Any]]) -> None:
         self._database.put_statuses(statuses)
+
+    # --- what has been done
+
+    def note(self, record: HistoryRecord) -> None:
+        """Keep a row of what was done. It returns at once: rows are written a second later, together."""
+        if self.refusal is None:
+            self._writer.add(record)
+
+    def flush_history(self) -> None:
+        """Write what was noted, now."""
+        self._writer.flush()
+
+    def prune_history(self, age: timedelta = KEPT_FOR, rows: int = KEPT_ROWS) -> int:
+        """Drop what is older, and what is more than so many rows of one flow, view or relation; how many rows went."""
+        return self._database.prune_history(age, rows)
+
+    def history(self, record: type[HistoryRecord], columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Some columns of what has been done, the oldest first; times are microseconds since 1970."""
+        self._writer.flush()
+        with self._lock:
+            if self._file is not None and self._opened is None:
+                try:
+                    asked = f"SELECT {', '.join(columns)} FROM {record.table} ORDER BY id"
+                    return self._open_reader().execute(asked).fetchall()
+                except sqlite3.Error:  # not made yet, or by an earlier release
+                    pass
+        return self._database.history(record, columns)
 
 
 def _lake_record(connection: sqlite3.Connection) -> LakeRecord | None:
