@@ -32,7 +32,7 @@ from pyspark.sql import functions as F
 
 from headwater.api.lake import Lake
 from headwater.core.model import Kind
-from headwater.runner.tables import table_flow
+from headwater.runner.setups.tables import table_flow
 from headwater.spark.session import fork
 
 PROJECT = """\

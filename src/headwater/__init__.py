@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headwater.api.lake import Lake
     from headwater.core.errors import HeadwaterError
-    from headwater.ingest.event import Event
+    from headwater.ingest.code.event import Event
     from headwater.project.decorators import filter, mapper, transform, upcaster
     from headwater.project.load.python import Project
 
 _HOMES = {
-    "Event": "headwater.ingest.event",
+    "Event": "headwater.ingest.code.event",
     "HeadwaterError": "headwater.core.errors",
     "Lake": "headwater.api.lake",
     "Project": "headwater.project.load.python",

@@ -18,7 +18,7 @@ from headwater.api.lake import Lake
 from headwater.api.relations import ForeignTable, MaterializedView, Relation, TopicOrTable
 from headwater.core.record import Record
 from headwater.operations.parquet_files import RelationFiles
-from headwater.query.listing import Listing
+from headwater.query.record_list import Listing
 from headwater.query.result import Result
 from headwater.query.settings import SqlSettings
 

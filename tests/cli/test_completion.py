@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headwater.cli.app import COMMANDS, execute
-from headwater.cli.shells import SCRIPTS
-from headwater.cli.words import FILES, candidates
+from headwater.cli.completion.command_line import FILES, candidates
+from headwater.cli.completion.shells import SCRIPTS
 from tests.support import Shop, headwater
 
 BIN = Path(sys.executable).parent

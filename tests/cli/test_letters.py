@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from headwater.cli.letters import hints_of, show_letters
+from headwater.cli.dead_letters import hints_of, show_letters
 from headwater.core.model import HINT_MARK
 from tests.cli.screen import WEIRD, in_pipe, on_terminal
 

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.cells import cell_len
 
-from headwater.cli.grids import Cell, Column, Grid
+from headwater.cli.grids import Cell, Grid, GridColumn
 from headwater.cli.output import print_heading, show_error, show_record, show_records
-from headwater.cli.rows import Output, TableLook, hidden_columns, named_columns, print_rows
+from headwater.cli.rows import Output, TableStyle, hidden_columns, named_columns, print_rows
 from headwater.cli.values import shown, shown_as, time_text
 from headwater.core.errors import Code, UsageError
 from headwater.core.units import readable_size
@@ -51,7 +51,7 @@ def result(rows: int = 2, columns: int = 10):  # type: ignore[no-untyped-def]
 def topic(rows: int = 2, columns: int = 10, **look: bool) -> Callable[[], None]:
     """Shows those rows as a table."""
     sql = "SELECT * FROM topic('orders')"
-    return lambda: print_rows(result(rows, columns), "table", TableLook(**look), sql=sql)
+    return lambda: print_rows(result(rows, columns), "table", TableStyle(**look), sql=sql)
 
 
 def test_wide_rows_are_shown_vertically_by_themselves() -> None:
@@ -109,7 +109,7 @@ def test_states_and_errors_in_colour() -> None:
 
 @pytest.mark.parametrize("output", ["csv", "json", "ndjson"])
 def test_programs_get_every_column(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows(result(1), output, TableLook())
+    print_rows(result(1), output, TableStyle())
     out, err = capsys.readouterr()
     assert err == "" and "_ingested_at" in out and "AAECAwQF" in out
     if output != "csv":
@@ -120,7 +120,7 @@ def test_programs_get_every_column(output: Output, capsys: pytest.CaptureFixture
 def test_programs_get_every_column_in_parquet(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(file))
-    print_rows(result(3), "parquet", TableLook())
+    print_rows(result(3), "parquet", TableStyle())
     assert pq.read_table(file).column_names[-3:] == ["_source", "_position", "_ingested_at"]
 
 
@@ -176,7 +176,7 @@ def test_of_binary_values_the_beginning(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("width", [20, 40, 80, None])
 def test_no_line_is_wider_than_the_terminal(width: int | None) -> None:
-    columns = [Column("id"), Column("n", right=True, whole=True), Column("text")]
+    columns = [GridColumn("id"), GridColumn("n", right=True, whole=True), GridColumn("text")]
     rows = [[Cell(WEIRD), Cell("1"), Cell("word " * 30)], [Cell("日" * 50), Cell("1234"), Cell("")]]
     for vertical in (None, True):
         lines = list(Grid(columns, rows, width).lines(vertical=vertical))
@@ -195,5 +195,5 @@ def test_headings_are_in_the_stream_of_their_tables(capsys: pytest.CaptureFixtur
 
 
 def test_an_answer_of_one_column_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows(told([{"plan": "  word " * 100}], ["plan"]), "table", TableLook())
+    print_rows(told([{"plan": "  word " * 100}], ["plan"]), "table", TableStyle())
     assert len(capsys.readouterr().out.splitlines()) == 2

@@ -13,9 +13,9 @@ import pytest
 from headwater.core.errors import Unsupported
 from headwater.core.model import CommitTag, TableStats
 from headwater.formats.base import Capability, Lookup
-from headwater.formats.columns import TableColumn, columns_of
 from headwater.formats.native import NativeTable
 from headwater.formats.spark_table import SparkTable
+from headwater.schema.columns import TableColumn, columns_of
 from tests.conformance.lab import Lab
 from tests.conformance.test_writing import ANN, BOB, CYD, TYPES, full_rows
 

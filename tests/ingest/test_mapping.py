@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from headwater import Lake
 from headwater.core.errors import ProjectError, UsageError
-from headwater.ingest import failing_records
+from headwater.ingest.code import failing_records
 from headwater.ingest.mappers import mapping_for
 from headwater.spark.errors import as_headwater_error
 from tests.ingest.lab import functions_of, interpreted, records, topic

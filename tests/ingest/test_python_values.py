@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from headwater.ingest.python_batches import ContractBroken, Packed, Rows
+from headwater.ingest.code.batches import ContractBroken, Packed, Rows
 
 UTC = timezone.utc
 MONEY = pa.decimal128(12, 2)

@@ -18,8 +18,8 @@ from headwater.core.state import LeaseRecord, RelationRecord
 from headwater.formats.registry import FORMATS
 from headwater.runner.holders import Holder
 from headwater.runner.leases import Lease
-from headwater.runner.setups import flow_names
-from headwater.runner.views import view_plans
+from headwater.runner.setups.setup import flow_names
+from headwater.runner.setups.views import view_plans
 from headwater.warehouse import Warehouse
 from tests.hints.followed import follows
 from tests.support import headwater

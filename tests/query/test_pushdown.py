@@ -18,7 +18,7 @@ from headwater.formats.base import Address, LakeContext
 from headwater.formats.delta.native import DeltaNativeTable
 from headwater.project.load.loader import load_project
 from headwater.query.duckdb import eligibility
-from headwater.query.duckdb.terms import Refused
+from headwater.query.duckdb.translation.terms import Refused
 from headwater.query.engines import answer
 from headwater.query.explain import explain
 from headwater.query.explanation import TableRead

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from headwater.core.model import Kind
-from headwater.formats.arrow import as_spark
-from headwater.query.duckdb.terms import Refused
+from headwater.query.duckdb.translation.terms import Refused
 from headwater.query.engines import answer
+from headwater.schema.arrow import as_spark
 from headwater.spark.session import fork
 from headwater.warehouse import Warehouse
 from tests.query.comparing import differences

@@ -15,9 +15,9 @@ from headwater.formats.native import NativeTable
 from headwater.formats.spark_table import SparkTable
 from headwater.incremental.operator import Operator, Sources
 from headwater.sources.decoders.base import Decoder
-from headwater.sources.reader import ForeignTable, Reader
+from headwater.sources.reader import ReadableTable, Reader
 
-CONNECTORS = (Reader, ForeignTable, Decoder, FollowedTable, SparkTable, NativeTable)
+CONNECTORS = (Reader, ReadableTable, Decoder, FollowedTable, SparkTable, NativeTable)
 SEAMS = (*CONNECTORS, Operator, Sources, FlowInput, Target, Steps)
 SEAMS += (FlowInput, Target, Steps)
 CALLER = re.compile(r"\b([Cc]all(s|ed)?|compares|asks?|uses?|opens?|makes one)\b")

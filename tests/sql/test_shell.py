@@ -22,7 +22,7 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from headwater.cli.completion import Completion
+from headwater.cli.completion.statements import Completion
 from headwater.cli.prompt import REMEMBERED, Editor
 from headwater.project.load.files import HOME
 from tests.conftest import TINY

@@ -14,7 +14,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from headwater import Lake
-from headwater.runner.tables import table_flow
+from headwater.runner.setups.tables import table_flow
 from headwater.spark.session import fork
 from tests.docs.test_examples import ROOT, blocks
 from tests.support import headwater

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater import Lake
-from headwater.runner.tables import table_flow
+from headwater.runner.setups.tables import table_flow
 from headwater.spark.session import fork
 from headwater.tables import leftout
 from tests.tables.lab import Event, Lab, event, on_time

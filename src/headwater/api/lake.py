@@ -25,7 +25,7 @@ from headwater.formats.base import Address
 from headwater.project.definition import ProjectDefinition
 from headwater.project.load.loader import load_project
 from headwater.project.partial import partial_project
-from headwater.query.listing import Listing
+from headwater.query.record_list import Listing
 from headwater.query.settings import SqlSettings
 from headwater.spark.errors import keep_words
 from headwater.sql.names import FUNCTIONS, resolve

@@ -13,7 +13,7 @@ from headwater.core.record import html_record, html_table
 from headwater.core.spec import RelationSpec as Spec
 from headwater.core.spec import Table, Topic, layout_of
 from headwater.formats.base import Capability
-from headwater.query.listing import Listing
+from headwater.query.record_list import Listing
 from headwater.tables.tally import Tally
 from headwater.warehouse import Warehouse
 
@@ -127,7 +127,7 @@ class Relation:
 
     def schemas(self) -> Listing[PayloadSchema]:
         """Every version of a topic's payload, with what brought it; oldest first."""
-        from headwater.runner.topics import schemas_of
+        from headwater.runner.setups.topics import schemas_of
 
         return Listing(
             PayloadSchema(one.version, one.brought_by, one.changes, one.step, one.found_at, one.payload.simpleString())

@@ -16,7 +16,7 @@ FOLDED = 24
 
 
 @dataclass(frozen=True)
-class Column:
+class GridColumn:
     """A column of a table."""
 
     name: str
@@ -41,7 +41,7 @@ Row = Sequence[Cell]
 class Grid:
     """Rows of cells, for a terminal of so many columns (None: a file or program, where nothing is folded)."""
 
-    columns: Sequence[Column]
+    columns: Sequence[GridColumn]
     rows: Sequence[Row]
     width: int | None = None
     colour: bool = False

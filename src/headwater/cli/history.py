@@ -9,7 +9,7 @@ import typer
 
 from headwater.cli.options import Common, lake_command
 from headwater.cli.output import note, note_cut, print_json, show_record, show_records
-from headwater.cli.rows import AllColumns, TableLook, Vertical, show_table
+from headwater.cli.rows import AllColumns, TableStyle, Vertical, show_table
 from headwater.core.errors import Code, UsageError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def add_travel(app: typer.Typer, found: Found) -> None:
                 counted = summed(relation.diff(*ends)) if net is None else summary_of(net)
                 show_record({"from": start, "to": end or "latest", **counted}, as_json=common.as_json)
                 return
-            look = TableLook(vertical, all_columns)
+            look = TableStyle(vertical, all_columns)
             if net is not None:
                 few = net.combine_chunks() if most is None else net.slice(0, most + 1).combine_chunks()
                 rows = [row for batch in few.to_batches() for row in printable_rows(batch)]
@@ -117,7 +117,7 @@ def _show_history(relation: Relation, limit: int | None, *, as_json: bool) -> No
     show_records(commits, [*HISTORY, *(["tags"] if labels else [])], as_json=as_json)
 
 
-def _show_diff(changes: DataFrame, most: int | None, look: TableLook, *, as_json: bool) -> None:
+def _show_diff(changes: DataFrame, most: int | None, look: TableStyle, *, as_json: bool) -> None:
     from headwater.query.spark.outputs import collect_printable  # with pyspark, which `history` does without
 
     some = changes if most is None else changes.limit(most + 1)
@@ -125,7 +125,7 @@ def _show_diff(changes: DataFrame, most: int | None, look: TableLook, *, as_json
 
 
 def _show_rows(
-    rows: list[dict[str, Any]], columns: list[str], most: int | None, look: TableLook, *, as_json: bool
+    rows: list[dict[str, Any]], columns: list[str], most: int | None, look: TableStyle, *, as_json: bool
 ) -> None:
     shown = rows[:most]
     if as_json:

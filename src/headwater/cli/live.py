@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TextIO
 
-from headwater.cli.grids import Cell, Column, Grid, cut, described
+from headwater.cli.grids import Cell, Grid, GridColumn, cut, described
 from headwater.cli.output import note
 from headwater.cli.style import has_colour, style_of, width_of
 from headwater.cli.values import json_text
@@ -96,7 +96,7 @@ def status_lines(records: Sequence[Mapping[str, Any]], stream: TextIO) -> list[s
     """Flows as people like to see them, a line each; below them what is wrong with which, and who runs them."""
     width, colour = width_of(stream), has_colour(stream)
     rows = [[Cell(read(one), style_of(name, one.get(name))) for name, read in _COLUMNS.items()] for one in records]
-    columns = [Column(name, right=name in _NUMBERS, whole=True) for name in _COLUMNS]
+    columns = [GridColumn(name, right=name in _NUMBERS, whole=True) for name in _COLUMNS]
     lines = list(Grid(columns, rows, width, colour).lines())
     for one in records:
         if one["error"]:

@@ -22,7 +22,7 @@ def main() -> None:
         print(version_line(arguments))
         sys.exit(0)
     if arguments[:1] == [COMPLETE]:
-        from headwater.cli.words import print_candidates
+        from headwater.cli.completion.command_line import print_candidates
 
         print_candidates(arguments[1:])
         sys.exit(0)

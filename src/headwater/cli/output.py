@@ -75,15 +75,17 @@ COLUMNS = ("columns", ["name", "type"], "columns")
 
 def grid_of(records: Sequence[Mapping[str, Any]], columns: Sequence[str], *, of_data: bool = False) -> Grid:
     """Records as a table for whoever reads standard output; `of_data`: somebody's rows, whose names mean nothing."""
-    from headwater.cli.grids import Cell, Column, Grid
+    from headwater.cli.grids import Cell, Grid, GridColumn
 
     def cell(name: str, value: Any) -> Cell:
         return Cell(shown(value)) if of_data else Cell(shown_as(name, value), style_of(name, value))
 
-    def column(name: str) -> Column:
+    def column(name: str) -> GridColumn:
         values = [value for record in records if (value := record.get(name)) is not None]
         numbers = all(isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) for value in values)
-        return Column(name, right=numbers, whole=all(isinstance(one, (int, float, Decimal, date)) for one in values))
+        return GridColumn(
+            name, right=numbers, whole=all(isinstance(one, (int, float, Decimal, date)) for one in values)
+        )
 
     rows = [[cell(name, record.get(name)) for name in columns] for record in records]
     return Grid([column(name) for name in columns], rows, width_of(sys.stdout), has_colour(sys.stdout))

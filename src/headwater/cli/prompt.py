@@ -17,7 +17,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
-from headwater.cli.completion import DELIMITERS, Completion
+from headwater.cli.completion.statements import DELIMITERS, Completion
 from headwater.core.private_files import make_private
 from headwater.sql.parse import is_complete
 

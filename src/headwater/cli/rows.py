@@ -41,7 +41,7 @@ _SAID = frozenset({WEIGHT, "_op"})
 
 
 @dataclass(frozen=True)
-class TableLook:
+class TableStyle:
     """How a table is printed for people."""
 
     vertical: bool | None = None
@@ -51,7 +51,7 @@ class TableLook:
     """What people say to see all columns."""
 
 
-def print_rows(result: Result, output: Output, look: TableLook = TableLook(), *, sql: str = "") -> None:
+def print_rows(result: Result, output: Output, look: TableStyle = TableStyle(), *, sql: str = "") -> None:
     """All rows of a result; `sql` is the query, whose columns are shown if it names them."""
     if output == "table":
         _table(result, look, sql)
@@ -59,7 +59,9 @@ def print_rows(result: Result, output: Output, look: TableLook = TableLook(), *,
         _PRINTERS[output](result)
 
 
-def show_table(rows: Sequence[dict[str, Any]], columns: Sequence[str], look: TableLook, named: Collection[str]) -> None:
+def show_table(
+    rows: Sequence[dict[str, Any]], columns: Sequence[str], look: TableStyle, named: Collection[str]
+) -> None:
     """Somebody's rows as a table; says which columns it leaves out."""
     hidden = [] if look.all_columns else hidden_columns(columns, named)
     print_lines(grid_of(rows, [n for n in columns if n not in hidden], of_data=True).lines(vertical=look.vertical))
@@ -89,7 +91,7 @@ def named_columns(sql: str) -> set[str]:
     return {each.alias_or_name.lower() for select in selects for each in select.expressions}
 
 
-def _table(result: Result, look: TableLook, sql: str) -> None:
+def _table(result: Result, look: TableStyle, sql: str) -> None:
     rows = list(islice(result.printable(), TABLE_ROWS + 1))
     if not rows:
         note("no rows")

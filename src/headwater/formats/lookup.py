@@ -11,7 +11,7 @@ from headwater.core.errors import Unsupported
 from headwater.core.model import At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.progress import say
 from headwater.formats.base import Format, Lookup
-from headwater.formats.columns import TableColumn, columns_of
+from headwater.schema.columns import TableColumn, columns_of
 
 if TYPE_CHECKING:
     from headwater.core.spec import Layout

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headwater.core.spec import Layout
-    from headwater.formats.columns import TableColumn
     from headwater.formats.key_filter import KeyFilter
+    from headwater.schema.columns import TableColumn
 
 
 class NativeTable(ABC):

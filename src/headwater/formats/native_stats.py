@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from headwater.core.errors import Unsupported
 from headwater.core.model import ColumnStats, DataFile, TableStats
 from headwater.core.quotes import double_quoted
-from headwater.formats.arrow import within_python
-from headwater.formats.columns import TableColumn
+from headwater.schema.arrow import within_python
+from headwater.schema.columns import TableColumn
 
 if TYPE_CHECKING:
     from headwater.formats.native import NativeTable

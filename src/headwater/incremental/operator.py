@@ -83,7 +83,7 @@ class Operator(ABC):
         once in a run; operators ask for the changes of their inputs by that."""
 
     def sources(self) -> list[str]:
-        """What it reads, each once. Called by the check of what a table only looks up (`views/lookups.py`)."""
+        """What it reads, each once. Called by the check of what a table only looks up (`tables/lookups.py`)."""
         return list(dict.fromkeys(name for one in self.inputs for name in one.sources()))
 
     def walk(self) -> list[Operator]:

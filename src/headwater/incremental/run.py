@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.core.model import WEIGHT
-from headwater.formats.arrow import as_spark
 from headwater.formats.key_filter import KeyFilter
 from headwater.incremental.operator import Moment, Operator, Sources, Strategy
+from headwater.schema.arrow import as_spark
 from headwater.spark.arrow_bridge import following, gathered, local_frame, lying
 from headwater.spark.frames import column, has_map
 

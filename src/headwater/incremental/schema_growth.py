@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from headwater.formats.struct_cast import conformed
+from headwater.schema.cast import conformed
 from headwater.spark.frames import column
 
 Difference = tuple[tuple[str, ...], DataType, "DataType | None"]

@@ -11,16 +11,16 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, Str
 
 from headwater.core.errors import Code, Problem, ProjectError, UsageError
 from headwater.core.spec import Topic
-from headwater.formats.struct_cast import conformed
-from headwater.ingest.code_shipment import packed_as
+from headwater.ingest.code.batches import MAPPER, REASON, ROW, Rows
+from headwater.ingest.code.event import HIDDEN
+from headwater.ingest.code.functions import empty, expressions, types_of
+from headwater.ingest.code.shipment import packed_as
 from headwater.ingest.columns import EVENT_DATE, SOURCE, STANDARD
-from headwater.ingest.event import HIDDEN
-from headwater.ingest.functions import empty, expressions, types_of
-from headwater.ingest.python_batches import MAPPER, REASON, ROW, Rows
 from headwater.ingest.rowtypes import arrow_type, joined_type, without_untyped
 from headwater.ingest.schemas import nullable, parse_ddl
 from headwater.project.decorators import Registered
 from headwater.project.signatures import Mode, Signature, code_location, mappers_of, signature_of
+from headwater.schema.cast import conformed
 from headwater.sources.decoders.base import EVENT, POSITION, PROBLEM, RAW
 from headwater.sources.decoders.typed import PROBLEM_TYPE, problem
 from headwater.spark.frames import column

@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructField, Stru
 
 from headwater.core.quotes import backticked
 from headwater.core.spec import Topic
+from headwater.ingest.code.batches import REASON
 from headwater.ingest.columns import (
     CONTEXT,
     EVENT_DATE,
@@ -32,7 +33,6 @@ from headwater.ingest.columns import (
 from headwater.ingest.detection import DEEPEST, TOO_MANY
 from headwater.ingest.hints import REQUIRED, UNREADABLE
 from headwater.ingest.mappers import TopicMapping, mapping_for
-from headwater.ingest.python_batches import REASON
 from headwater.ingest.schemas import beyond, within
 from headwater.ingest.selection import is_only_misfit, keeps_without_values, select
 from headwater.ingest.upcast import upcast

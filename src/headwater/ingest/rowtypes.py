@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from headwater.formats.arrow import PLAIN_TYPES
+from headwater.schema.arrow import PLAIN_TYPES
 
 _INTEGERS: tuple[type[DataType], ...] = (ByteType, ShortType, IntegerType, LongType)
 _MOST_DIGITS = 38

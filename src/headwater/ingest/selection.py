@@ -12,9 +12,9 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 from headwater.core.errors import Code, UsageError, did_you_mean
 from headwater.core.quotes import backticked
 from headwater.core.spec import Topic
+from headwater.ingest.code.event import HIDDEN
+from headwater.ingest.code.functions import called
 from headwater.ingest.columns import EVENT_DATE, STANDARD
-from headwater.ingest.event import HIDDEN
-from headwater.ingest.functions import called
 from headwater.project.decorators import Registered
 from headwater.project.signatures import code_location, signature_of
 from headwater.sources.decoders.base import EVENT, PROBLEM, SCHEMA

@@ -28,12 +28,12 @@ from headwater.formats.base import Capability
 from headwater.formats.evolution import schema_changes
 from headwater.formats.native import NativeTable
 from headwater.formats.spark_table import SparkTable
+from headwater.ingest.code.failing_records import failing, may_be_of_a_record, may_be_of_an_event, raising
 from headwater.ingest.collected import has_suspect, split, stamped
 from headwater.ingest.columns import CONTEXT, known_payload
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.ingest.deduplicate import deduplicated, first_of_their_kind
 from headwater.ingest.detection import Detection
-from headwater.ingest.failing_records import failing, may_be_of_a_record, may_be_of_an_event, raising
 from headwater.ingest.hints import with_hint
 from headwater.ingest.pipeline import Pipeline, Shaped, tell_twins_apart
 from headwater.ingest.rejects import failed, letter

@@ -11,14 +11,14 @@ from pyspark.sql.types import DataType, LongType, StructField, StructType
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.spec import Topic
-from headwater.formats.struct_cast import conformed, struct_of
-from headwater.ingest.code_shipment import packed_as
-from headwater.ingest.functions import expressions, types_of
-from headwater.ingest.python_batches import Lifted, Packed
+from headwater.ingest.code.batches import Lifted, Packed
+from headwater.ingest.code.functions import expressions, types_of
+from headwater.ingest.code.shipment import packed_as
 from headwater.ingest.rowtypes import arrow_type, joined_type, without_untyped
 from headwater.ingest.schemas import parse_ddl
 from headwater.project.decorators import Registered
 from headwater.project.signatures import Mode, code_location, signature_of
+from headwater.schema.cast import conformed, struct_of
 from headwater.sources.decoders.base import EVENT, PROBLEM
 from headwater.spark.frames import column
 

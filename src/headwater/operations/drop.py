@@ -14,8 +14,8 @@ from headwater.operations import tags
 from headwater.project.graph import Name
 from headwater.query import gathered
 from headwater.runner.control import holding_alone
-from headwater.runner.stream_inputs import restart_streams
-from headwater.runner.topics import sharing
+from headwater.runner.setups.stream_inputs import restart_streams
+from headwater.runner.setups.topics import sharing
 from headwater.sources.postgres.cdc import teardown
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
 from headwater.sources.postgres.cdc.copied import require_own_slot

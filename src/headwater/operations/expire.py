@@ -7,7 +7,7 @@ from datetime import datetime
 from headwater.core.model import Kind, Version
 from headwater.flows.ledger import Ledger, flow_name
 from headwater.operations.tags import protected
-from headwater.runner.setups import flow_names
+from headwater.runner.setups.setup import flow_names
 from headwater.warehouse import Warehouse
 
 

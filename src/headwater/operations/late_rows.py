@@ -9,7 +9,7 @@ from headwater.flows.ledger import flow_name
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.operations.replay import ReplayedLetters
 from headwater.runner.holds import holding
-from headwater.runner.tables import computed_flow
+from headwater.runner.setups.tables import computed_flow
 from headwater.spark.session import activate, fork
 from headwater.tables import late
 from headwater.warehouse import Warehouse

@@ -20,7 +20,7 @@ from headwater.formats.registry import FORMATS
 from headwater.operations.shown_columns import shown_columns
 from headwater.query import gathered
 from headwater.query.json_schema import json_schema
-from headwater.query.listing import Listing
+from headwater.query.record_list import Listing
 from headwater.runner.holds import holding
 from headwater.warehouse import Warehouse
 

@@ -23,8 +23,8 @@ from headwater.project.plan import Action, Difference, Effect, PlannedChange, pl
 from headwater.query import gathered
 from headwater.runner.control import holding_alone
 from headwater.runner.leases import held
-from headwater.runner.setups import flow_names
-from headwater.views.forward import carry_forward, keep_on
+from headwater.runner.setups.setup import flow_names
+from headwater.tables.forward import carry_forward, keep_on
 from headwater.warehouse import Warehouse
 
 

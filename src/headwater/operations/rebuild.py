@@ -17,8 +17,8 @@ from headwater.incremental.relations import InputRelation, RelationVersion, rela
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import streaming_tables
 from headwater.runner.holds import holding
-from headwater.runner.setups import Guard
-from headwater.runner.tables import applied_input, applied_target, computed_flow, remember_shape
+from headwater.runner.setups.setup import Guard
+from headwater.runner.setups.tables import applied_input, applied_target, computed_flow, remember_shape
 from headwater.spark.session import activate, fork
 from headwater.tables.apply.shape import Shape
 from headwater.warehouse import Warehouse, fingerprint

@@ -24,8 +24,8 @@ from headwater.operations.differences import Differences, differences, examples_
 from headwater.project.graph import Name
 from headwater.runner.holds import holding
 from headwater.runner.leases import require_free
-from headwater.runner.stream_inputs import restart_streams
-from headwater.runner.topics import open_topic, topic_target
+from headwater.runner.setups.stream_inputs import restart_streams
+from headwater.runner.setups.topics import open_topic, topic_target
 from headwater.sources.decoders.base import POSITION, RAW
 from headwater.spark.frames import column
 from headwater.spark.session import fork

@@ -20,7 +20,7 @@ from headwater.flows.ledger import Ledger, Positions, flow_name
 from headwater.formats.spark_table import SparkTable
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.runner.holds import holding
-from headwater.runner.topics import OpenTopic, open_topic, topic_target
+from headwater.runner.setups.topics import OpenTopic, open_topic, topic_target
 from headwater.sources.decoders.base import POSITION, RAW
 from headwater.sources.reader import Lag, OffsetRange, Reader
 from headwater.spark.session import fork

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from headwater.core.model import Kind
-from headwater.formats.columns import TableColumn, columns_of
+from headwater.schema.columns import TableColumn, columns_of
 from headwater.warehouse import Warehouse
 
 _PARTS = ("limit", "offset", "group", "having", "distinct", "qualify", "joins")

@@ -12,7 +12,7 @@ from headwater.runner.holds import holding
 from headwater.views.descriptions import ViewDescription, ViewSummary
 from headwater.views.explanation import Explanation
 from headwater.views.records import Notes, Refreshed, now
-from headwater.views.standing import is_up_to_date, made_of, noted_explanation, read_by
+from headwater.views.status import is_up_to_date, made_of, noted_explanation, read_by
 from headwater.warehouse import Warehouse
 
 

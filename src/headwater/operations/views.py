@@ -36,7 +36,7 @@ from headwater.views.explain import Explanation, explained
 from headwater.views.flow import ViewFlow, open_flow
 from headwater.views.records import Refreshed, now
 from headwater.views.retired import Retired
-from headwater.views.standing import compiled_of
+from headwater.views.status import compiled_of
 from headwater.views.verify import Verified, verify
 from headwater.warehouse import Warehouse, fingerprint
 

@@ -42,7 +42,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Selection:
+class FlowSelection:
     """The flows that are meant, in the order of the graph's nodes."""
 
     flows: tuple[str, ...]
@@ -99,7 +99,7 @@ class Selector:
             for of in node.inputs:
                 self._readers.setdefault(of, set()).add(node.name)
 
-    def select(self, wanted: Sequence[str], exclude: Sequence[str] = (), *, strict: bool = True) -> Selection:
+    def select(self, wanted: Sequence[str], exclude: Sequence[str] = (), *, strict: bool = True) -> FlowSelection:
         """The flows of any of `wanted` (all flows for none), without those of any of `exclude`. What selects nothing
         is an error, unless not `strict`."""
         given, by_name = self._any(wanted, strict=strict) if wanted else (set(self.nodes), frozenset())
@@ -110,7 +110,7 @@ class Selector:
                 Code.UNKNOWN_FLOW,
                 f"nothing is left of {' '.join(wanted) or 'all flows'} without {' '.join(exclude)}",
             )
-        return Selection(flows, by_name - less)
+        return FlowSelection(flows, by_name - less)
 
     def _any(self, texts: Sequence[str], *, strict: bool) -> tuple[set[str], frozenset[str]]:
         found, by_name = set[str](), set[str]()

@@ -82,7 +82,7 @@ class _Asked:
         return Result(found, self._answered, limits=self._limits, stopping=self._stopping, df=self._df, view=self._view)
 
     def _answered(self) -> Answer:
-        from headwater.query.duckdb.terms import Refused
+        from headwater.query.duckdb.translation.terms import Refused
 
         if self._engine == "spark":
             try:
@@ -100,7 +100,7 @@ class _Asked:
     def _look(self) -> QueryPlan:
         """The query as DuckDB would answer it; what is found out on the way is kept."""
         from headwater.query.duckdb.eligibility import plan
-        from headwater.query.duckdb.terms import Refused
+        from headwater.query.duckdb.translation.terms import Refused
 
         if self._plan is None:
             try:
@@ -113,7 +113,7 @@ class _Asked:
 
     def _by_duckdb(self) -> Answer:
         from headwater.query.duckdb.connections import DuckDBAnswer, TurnToSpark
-        from headwater.query.duckdb.terms import Refused
+        from headwater.query.duckdb.translation.terms import Refused
 
         self._look()
         assert self._plan is not None

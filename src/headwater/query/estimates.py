@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.formats.file_scan import ScannedFile
-from headwater.query.duckdb.terms import Origin
+from headwater.query.duckdb.translation.terms import Origin
 from headwater.query.gathered import Figures, Fitted
 from headwater.query.predicates import Bounds, Compare, IsNull, OneOf, Predicate, columns
 from headwater.query.statistics import between, merged, selectivity

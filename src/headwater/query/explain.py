@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headwater.query.duckdb.eligibility import REASON, Chosen, QueryPlan, plan
-from headwater.query.duckdb.terms import Refused
+from headwater.query.duckdb.translation.terms import Refused
 from headwater.query.engines import Engine
 from headwater.query.explanation import Explained, Offer, Stage, TableRead
 from headwater.query.gathered import Statistics

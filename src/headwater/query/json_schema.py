@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from headwater.formats.columns import TableColumn, columns_of, short_type
+from headwater.schema.columns import TableColumn, columns_of, short_type
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 

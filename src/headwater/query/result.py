@@ -201,7 +201,7 @@ class Result:
     def _shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
 
-        from headwater.formats.arrow import conformed
+        from headwater.schema.arrow import conformed
 
         if batch.schema.equals(self.schema) or not batch.num_columns:
             return batch

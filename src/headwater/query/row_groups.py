@@ -9,7 +9,7 @@ from typing import Any
 
 from headwater.formats.file_scan import ScannedFile
 from headwater.query.duckdb.scans import DuckScan
-from headwater.query.duckdb.terms import Origin
+from headwater.query.duckdb.translation.terms import Origin
 from headwater.query.statistics import row_groups, skipped
 
 

@@ -14,7 +14,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.model import DataFile
 from headwater.formats.file_scan import ColumnBounds, ParquetScan, ScannedFile
 from headwater.query.duckdb.scans import DuckScan
-from headwater.query.duckdb.terms import Origin
+from headwater.query.duckdb.translation.terms import Origin
 from headwater.query.predicates import columns
 from headwater.query.statistics import merged, row_groups
 from headwater.warehouse import Warehouse

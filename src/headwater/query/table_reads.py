@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headwater.query.duckdb.eligibility import Chosen
 from headwater.query.duckdb.scans import DuckScan
-from headwater.query.duckdb.terms import Origin
+from headwater.query.duckdb.translation.terms import Origin
 from headwater.query.estimates import bytes_read, rows_left, share_left
 from headwater.query.explanation import TableRead
 from headwater.query.gathered import Statistics

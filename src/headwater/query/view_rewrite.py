@@ -12,7 +12,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.model import Kind
 from headwater.core.spec import View
 from headwater.query.duckdb.relations import Catalogue, reading
-from headwater.query.duckdb.terms import spark_name
+from headwater.query.duckdb.translation.terms import spark_name
 from headwater.query.explanation import Offer
 from headwater.sql.references import parse_query, referring, resolve
 from headwater.sql.rewrite import time_travel

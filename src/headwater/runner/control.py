@@ -9,7 +9,7 @@ from headwater.flows.ledger import Ledger
 from headwater.runner.holders import Holder
 from headwater.runner.holds import alone
 from headwater.runner.leases import Lease
-from headwater.runner.setups import named
+from headwater.runner.setups.setup import named
 from headwater.warehouse import Warehouse
 
 

@@ -21,7 +21,7 @@ from headwater.flows.step import StepDone
 from headwater.runner.leases import Lease
 from headwater.runner.pace import LONGEST_RETRY, SOURCE_RETRY, BackOff
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState, blocked
-from headwater.runner.setups import FlowSetup
+from headwater.runner.setups.setup import FlowSetup
 from headwater.sources.reader import Lag, OffsetRange
 from headwater.spark.errors import as_headwater_error
 from headwater.spark.jvm import has_ended

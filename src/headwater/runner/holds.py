@@ -13,7 +13,7 @@ from headwater.core.errors import Code, HeadwaterError, TerminalError
 from headwater.core.state import State
 from headwater.runner.holders import Holder
 from headwater.runner.leases import Lease, held
-from headwater.runner.setups import Guard
+from headwater.runner.setups.setup import Guard
 from headwater.spark.session import is_running, jvm_pid
 from headwater.warehouse import Warehouse
 

@@ -23,13 +23,13 @@ from headwater.runner.leases import Lease, is_lent
 from headwater.runner.reload import reloadable
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState
 from headwater.runner.selection import flows_to_run
-from headwater.runner.setups import FlowSetup
+from headwater.runner.setups.setup import FlowSetup
+from headwater.runner.setups.streams import stream_plan
+from headwater.runner.setups.tables import table_plan
+from headwater.runner.setups.topics import topic_plan
+from headwater.runner.setups.views import view_plans
 from headwater.runner.socket.server import Answers, RunnerSocket
-from headwater.runner.streams import stream_plan
 from headwater.runner.supervisor import Supervisor, Worker, plans_by_flow
-from headwater.runner.tables import table_plan
-from headwater.runner.topics import topic_plan
-from headwater.runner.views import view_plans
 from headwater.spark.jvm import HINT, Ending, Restarts, bury
 from headwater.spark.session import jvm_pid
 from headwater.warehouse import Warehouse

@@ -9,8 +9,8 @@ from headwater.core.model import Kind
 from headwater.core.spec import View
 from headwater.core.spec.base import Definition
 from headwater.flows.ledger import flow_name
-from headwater.project.selectors import Node, Selection, Selector
-from headwater.runner.setups import flow_names
+from headwater.project.selectors import FlowSelection, Node, Selector
+from headwater.runner.setups.setup import flow_names
 from headwater.warehouse import Warehouse
 
 BY_ITSELF = ("immediate", "periodic")
@@ -19,7 +19,7 @@ BY_ITSELF = ("immediate", "periodic")
 
 def select_flows(
     warehouse: Warehouse, wanted: Sequence[str], exclude: Sequence[str] = (), *, strict: bool = True
-) -> Selection:
+) -> FlowSelection:
     """The flows that are meant; all for none. What selects nothing is an error, unless not `strict`."""
     flows = flow_names(warehouse)
     if not exclude and (plain := _by_name(flows, wanted)) is not None:
@@ -27,13 +27,13 @@ def select_flows(
     return Selector({node.name: node for node in _nodes(warehouse, flows)}).select(wanted, exclude, strict=strict)
 
 
-def _by_name(flows: Sequence[str], wanted: Sequence[str]) -> Selection | None:
+def _by_name(flows: Sequence[str], wanted: Sequence[str]) -> FlowSelection | None:
     """Without a look at what reads what, which takes longer: all flows, or those whose names are given."""
     named = [[flow for flow in flows if one in (flow, flow.partition(".")[2])] for one in wanted]
     if any(len(some) != 1 for some in named):
         return None
     chosen = frozenset(some[0] for some in named)
-    return Selection(tuple(flow for flow in flows if not wanted or flow in chosen), chosen)
+    return FlowSelection(tuple(flow for flow in flows if not wanted or flow in chosen), chosen)
 
 
 def flows_to_run(

@@ -11,7 +11,7 @@ from headwater.core.record import Record
 from headwater.core.state import State
 from headwater.runner.leases import held
 from headwater.runner.reports import FlowReport, FlowState
-from headwater.runner.setups import flow_names
+from headwater.runner.setups.setup import flow_names
 from headwater.sources.reader import Lag
 from headwater.tables.tally import CheckCounts, Tally
 from headwater.warehouse import Warehouse

@@ -20,8 +20,8 @@ from headwater.runner.holds import LETTING_GO, is_written_alongside
 from headwater.runner.leases import Lease
 from headwater.runner.mounts import Mount
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState
-from headwater.runner.setups import FlowSetup
-from headwater.runner.views import view_plans
+from headwater.runner.setups.setup import FlowSetup
+from headwater.runner.setups.views import view_plans
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:

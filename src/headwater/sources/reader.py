@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = [
     "POSITION",
     "RAW",
-    "ForeignTable",
     "Lag",
     "OffsetRange",
     "OpenTable",
     "Position",
+    "ReadableTable",
     "Reader",
     "ReaderContext",
     "Sharing",
@@ -39,7 +39,7 @@ Position = Any
 """How far a source has been read; JSON, and the source's own business."""
 
 
-class ForeignTable(Protocol):
+class ReadableTable(Protocol):
     """A lakehouse table as a source sees it: only read, version by version. A format's `SparkTable` is one.
 
     The reader of the source type `table` calls these, in its own `next`, `read` and `lag`.
@@ -74,7 +74,7 @@ class ForeignTable(Protocol):
         """Its commits, newest first. Called to count the rows that wait."""
 
 
-OpenTable = Callable[[str, str | None, str | None], ForeignTable]
+OpenTable = Callable[[str, str | None, str | None], ReadableTable]
 """Opens a table by its format and its path (as the project file has it) or its name in a catalog."""
 
 

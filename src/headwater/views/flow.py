@@ -19,13 +19,13 @@ from headwater.incremental.relations import RelationVersion
 from headwater.project.graph import Name, graph_of
 from headwater.sources.reader import OffsetRange
 from headwater.tables.epochs import KeptTable, is_streamed
+from headwater.tables.forward import made_by
 from headwater.tables.late import WATERMARK, WatermarkState
+from headwater.tables.row_checks import row_checks_of
 from headwater.views.compile import ViewQuery, bind_query
-from headwater.views.forward import made_by
 from headwater.views.input import VersionRange, ViewInput, versions_of
 from headwater.views.records import Notes, Refreshed
 from headwater.views.refresh import Refresher
-from headwater.views.row_checks import row_checks_of
 from headwater.views.stored_table import Storage
 from headwater.views.target import ViewTarget
 from headwater.warehouse import Warehouse, fingerprint

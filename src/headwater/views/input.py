@@ -13,8 +13,8 @@ from headwater.incremental.relations import RelationVersion, current_versions
 from headwater.sources.reader import Lag, OffsetRange
 from headwater.tables.late import WATERMARK
 from headwater.views.refresh import Refresher, changed_rows
-from headwater.views.standing import EMPTY as EMPTY
-from headwater.views.standing import FULL as FULL
+from headwater.views.status import EMPTY as EMPTY
+from headwater.views.status import FULL as FULL
 
 OF_THE_QUERY = (Code.INVALID_SQL, Code.UNKNOWN_COLUMN, Code.UNKNOWN_FUNCTION)
 """What is told of a query before anything is done with it."""

@@ -26,13 +26,13 @@ from headwater.incremental.schema_growth import grown, has_fields
 from headwater.incremental.state.base import ID, RetractionMismatch, Update
 from headwater.spark.arrow_bridge import local_frame, lying
 from headwater.spark.frames import column
+from headwater.tables.lookups import require_no_retraction
+from headwater.tables.row_checks import RowChecks
 from headwater.views.compile import Columns, Compiled, ViewQuery, columns_now
 from headwater.views.cost import Decision, decided
 from headwater.views.explain import explained
-from headwater.views.lookups import require_no_retraction
 from headwater.views.records import Notes, Refreshed, now
-from headwater.views.row_checks import RowChecks
-from headwater.views.standing import compiled_of
+from headwater.views.status import compiled_of
 from headwater.views.stored_table import Storage, StoredRows
 
 SMALL = 20_000

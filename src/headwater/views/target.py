@@ -11,10 +11,10 @@ from headwater.flows.ledger import Intent
 from headwater.flows.step import Landed, Step, Target
 from headwater.incremental.state.base import RetractionMismatch
 from headwater.tables.late import WATERMARK, WatermarkState
+from headwater.tables.row_checks import RowChecks
 from headwater.views.input import EMPTY, FULL, OF_THE_QUERY, VersionRange, versions_of
 from headwater.views.records import Refreshed
 from headwater.views.refresh import RefreshDecision, Refresher
-from headwater.views.row_checks import RowChecks
 
 
 class ViewTarget(Target[VersionRange]):

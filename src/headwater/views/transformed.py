@@ -22,10 +22,10 @@ from headwater.ingest.schemas import parse_ddl
 from headwater.project.decorators import Registered
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, line_of, transform_of
+from headwater.tables.forward import carry_forward
 from headwater.tables.transforms import as_declared, called
 from headwater.views.compile import Columns, Compiled, ViewQuery, not_storable
 from headwater.views.flow import ViewFlow, flow_of_table
-from headwater.views.forward import carry_forward
 from headwater.views.linearity import READ, not_linear, sample
 from headwater.views.presentation import Presented
 from headwater.warehouse import Warehouse

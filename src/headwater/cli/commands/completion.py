@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.completion.shells import SCRIPTS, install, shell_of
 from headwater.cli.output import AsJson, note, print_json, print_line
-from headwater.cli.shells import SCRIPTS, install, shell_of
 
 
 def register(app: typer.Typer) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.letters import show_letters
+from headwater.cli.dead_letters import show_letters
 from headwater.cli.options import Common, lake_command
 from headwater.cli.output import note, note_cut, print_json, show_record, show_records
 from headwater.core.errors import Code, UsageError

@@ -51,8 +51,8 @@ def init(
 
 
 def _from_data(folder: Path, address: str, *, as_json: bool) -> None:
-    from headwater.operations.beginning_files import project_files, variables_to_set
-    from headwater.operations.beginnings import look_at
+    from headwater.operations.scaffold.files import project_files, variables_to_set
+    from headwater.operations.scaffold.sample import look_at
 
     require_room(folder)
     if not as_json:

@@ -21,7 +21,7 @@ from headwater.cli.output import (
     show_record,
     show_records,
 )
-from headwater.cli.rows import AllColumns, Output, TableLook, Vertical, print_rows
+from headwater.cli.rows import AllColumns, Output, TableStyle, Vertical, print_rows
 from headwater.core.errors import Code, UsageError
 
 app = typer.Typer(help="The materialized views: kept incrementally, and proved.", no_args_is_help=True)
@@ -179,7 +179,7 @@ def query(
     with common.look() as lake:
         lake.settings.stale = stale
         rows = lake.sql(f"SELECT * FROM mv('{name}') {rest}")
-        print_rows(rows, "json" if common.as_json else output, TableLook(vertical, all_columns))
+        print_rows(rows, "json" if common.as_json else output, TableStyle(vertical, all_columns))
 
 
 @lake_command(app, served=True)

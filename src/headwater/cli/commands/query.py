@@ -14,7 +14,7 @@ from headwater.cli.interrupts import interruptible
 from headwater.cli.lakes import look
 from headwater.cli.options import ProjectPath, Target
 from headwater.cli.output import AsJson, note
-from headwater.cli.rows import AllColumns, Output, TableLook, Vertical, print_rows
+from headwater.cli.rows import AllColumns, Output, TableStyle, Vertical, print_rows
 from headwater.cli.served import warm
 from headwater.core.errors import Code, UsageError
 from headwater.core.units import parse_duration
@@ -68,7 +68,7 @@ def query(
                 text, engine=engine, limit=limit, stopping=stopping, read_only=read_only, may_refresh=may_refresh
             )
             stopping.check()
-            print_rows(result, "json" if as_json else output, TableLook(vertical, all_columns), sql=text)
+            print_rows(result, "json" if as_json else output, TableStyle(vertical, all_columns), sql=text)
             sys.stdout.flush()
             if sys.stderr.isatty():
                 note(f"answered by {result.engine}: {result.reason}")

@@ -11,13 +11,13 @@ from typing import Annotated
 import typer
 
 from headwater.api.lake import Lake
-from headwater.cli.completion import Completion
+from headwater.cli.completion.statements import Completion
 from headwater.cli.interrupts import interruptible
 from headwater.cli.lakes import look
 from headwater.cli.options import ProjectPath, Target
 from headwater.cli.output import AsJson, note, show_error
 from headwater.cli.remote import ask
-from headwater.cli.rows import AllColumns, Output, TableLook, Vertical, print_rows
+from headwater.cli.rows import AllColumns, Output, TableStyle, Vertical, print_rows
 from headwater.core.errors import Code, HeadwaterError, UsageError, did_you_mean
 from headwater.query.engines import Engine
 from headwater.query.limits import QueryStop
@@ -56,7 +56,7 @@ def sql(
     """A shell for SQL, with one lake that stays open; statements can be piped into it too."""
     with look(project, target) as lake:
         lake.settings.set("headwater.engine", engine)
-        look_of_tables = TableLook(vertical, all_columns, how="\\a")
+        look_of_tables = TableStyle(vertical, all_columns, how="\\a")
         shell = Shell(lake, "json" if as_json else output, project, target, look_of_tables)
         if sys.stdin.isatty():
             shell.talk()
@@ -70,7 +70,7 @@ class Shell:
     """Statements one after the other; one that fails does not end it."""
 
     def __init__(
-        self, lake: Lake, output: Output, project: Path, target: str | None, look: TableLook = TableLook()
+        self, lake: Lake, output: Output, project: Path, target: str | None, look: TableStyle = TableStyle()
     ) -> None:
         self._lake = lake
         self._output = output

@@ -14,9 +14,9 @@ from deltalake import DeltaTable as Handle
 
 from headwater.core.errors import Unsupported
 from headwater.core.model import DataFile
-from headwater.formats.arrow import spark_type, within_python
 from headwater.formats.delta.commits import whole_path
 from headwater.formats.file_scan import ColumnBounds, ParquetScan, ScannedFile
+from headwater.schema.arrow import spark_type, within_python
 
 BY_FILE = {"timestampNtz", "v2Checkpoint"}
 """Reader features under which every row of every live file is a row of the table."""

@@ -19,9 +19,7 @@ from headwater.core.model import At, Commit, CommitTag, DataFile, TableStats, Ve
 from headwater.core.quotes import double_quoted
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
-from headwater.formats.arrow import as_spark
 from headwater.formats.base import Address, LakeContext
-from headwater.formats.columns import TableColumn, columns_of
 from headwater.formats.delta import native_lookup
 from headwater.formats.delta.commits import commit_of, info_in
 from headwater.formats.delta.file_scan import BY_FILE, live_files, scan
@@ -33,6 +31,8 @@ from headwater.formats.footers import column_bytes
 from headwater.formats.key_filter import KeyFilter
 from headwater.formats.native import NativeTable
 from headwater.formats.native_stats import native_stats
+from headwater.schema.arrow import as_spark
+from headwater.schema.columns import TableColumn, columns_of
 
 _EXACT = {"timestampNtz", "v2Checkpoint", "deletionVectors", "columnMapping"}
 """Reader features under which deltalake gives Spark's rows, as the tests compare them."""

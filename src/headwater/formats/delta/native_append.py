@@ -26,11 +26,11 @@ from headwater.core.quotes import double_quoted
 from headwater.core.spec import Layout
 from headwater.core.spec.layout import ParquetOptions
 from headwater.core.storage import Files
-from headwater.formats.arrow import fitted
 from headwater.formats.base import Address, LakeContext
 from headwater.formats.delta import native_lookup
 from headwater.formats.delta.conditional_puts import require_conditional_puts
 from headwater.formats.delta.properties import LAYOUT, MAPPING
+from headwater.schema.arrow import fitted
 
 _EXACT = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "timestampNtz"}
 """Writer features that deltalake honours, or that come to nothing where no column and no property uses them."""

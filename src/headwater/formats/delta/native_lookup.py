@@ -17,9 +17,9 @@ from deltalake import QueryBuilder
 from headwater.core.model import WEIGHT, Version
 from headwater.core.quotes import double_quoted
 from headwater.core.storage import Files
-from headwater.formats.arrow import as_spark
 from headwater.formats.delta.properties import WENT
 from headwater.formats.key_filter import PLAIN, KeyFilter, among, ranges
+from headwater.schema.arrow import as_spark
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _LATEST = 20

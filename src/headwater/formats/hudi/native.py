@@ -14,11 +14,11 @@ from hudi import HudiReadOptions, HudiTableBuilder
 from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.model import At, Version
 from headwater.core.storage import Files
-from headwater.formats.arrow import PLAIN_TYPES, spark_type
 from headwater.formats.base import Address, LakeContext
 from headwater.formats.hudi.instants import COMMITS, OLDEST, SCHEMA, Instant, readable
 from headwater.formats.hudi.names import stored_name
 from headwater.formats.native import NativeTable
+from headwater.schema.arrow import PLAIN_TYPES, spark_type
 
 _COMPLETED = re.compile(r"(\d+)_(\d+)\.(\w+)")
 _BEGUN = re.compile(r"(\d+)(?:\.(\w+))?\.(?:requested|inflight)")

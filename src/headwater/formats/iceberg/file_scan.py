@@ -28,8 +28,8 @@ from pyiceberg.types import (
 
 from headwater.core.errors import Unsupported
 from headwater.core.model import Version
-from headwater.formats.arrow import spark_type
 from headwater.formats.file_scan import ColumnBounds, ParquetScan, ScannedFile
+from headwater.schema.arrow import spark_type
 
 _BOUNDED = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType, StringType, DateType, TimestampType,
             TimestamptzType)  # fmt: skip

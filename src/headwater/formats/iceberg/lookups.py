@@ -13,8 +13,8 @@ from pyiceberg.table import Table
 
 from headwater.core.errors import Unsupported
 from headwater.core.model import DataFile
-from headwater.formats.columns import TableColumn
 from headwater.formats.iceberg.metadata import Metadata, field_ids
+from headwater.schema.columns import TableColumn
 
 _PLAIN = {
     "boolean": "boolean", "int": "integer", "long": "long", "float": "float", "double": "double", "date": "date",

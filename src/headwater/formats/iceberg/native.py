@@ -18,9 +18,7 @@ from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.model import At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.secret import Secret
 from headwater.core.spec import Layout
-from headwater.formats.arrow import as_spark
 from headwater.formats.base import Address, LakeContext
-from headwater.formats.columns import TableColumn
 from headwater.formats.file_scan import ParquetScan
 from headwater.formats.iceberg import lookups
 from headwater.formats.iceberg.file_scan import scan
@@ -29,6 +27,8 @@ from headwater.formats.iceberg.names import catalog_of, lake_location, table_nam
 from headwater.formats.iceberg.stored_layout import layout_of
 from headwater.formats.native import NativeTable
 from headwater.formats.native_stats import native_stats
+from headwater.schema.arrow import as_spark
+from headwater.schema.columns import TableColumn
 
 _TORN = (ValidationError, ValueError, EOFError)
 """What pyiceberg raises over a metadata file that was cut, or is something else."""

@@ -14,11 +14,11 @@ import pyarrow as pa
 from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.model import At, Version
 from headwater.core.storage import Files
-from headwater.formats.arrow import as_spark
 from headwater.formats.base import Address, LakeContext
 from headwater.formats.native import NativeTable
 from headwater.formats.paimon.names import location
 from headwater.formats.paimon.snapshots import PaimonSnapshot, version_at
+from headwater.schema.arrow import as_spark
 
 TRIED = "2.1."
 """The pypaimon whose rows were compared with Spark's."""

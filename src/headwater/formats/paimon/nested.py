@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from headwater.formats.struct_cast import conformed as value_under
+from headwater.schema.cast import conformed as value_under
 from headwater.spark.frames import column
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.core.errors import Unsupported
-from headwater.formats.arrow import PLAIN_TYPES
 from headwater.formats.parquet.log import Schema
+from headwater.schema.arrow import PLAIN_TYPES
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _FAR_YEAR = re.compile(r"[+-]|0000|\d{5}")

@@ -12,9 +12,7 @@ from headwater.core.errors import Code, TerminalError, Unsupported, did_you_mean
 from headwater.core.model import At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
-from headwater.formats.arrow import conformed
 from headwater.formats.base import Address, LakeContext
-from headwater.formats.columns import TableColumn, columns_of
 from headwater.formats.file_scan import ParquetScan, ScannedFile
 from headwater.formats.footers import column_bytes
 from headwater.formats.native import NativeTable
@@ -22,6 +20,8 @@ from headwater.formats.native_stats import native_stats
 from headwater.formats.parquet.arrow import arrow_schema, from_text
 from headwater.formats.parquet.log import Log, TableLogFile, TableState
 from headwater.formats.parquet.native_append import append
+from headwater.schema.arrow import conformed
+from headwater.schema.columns import TableColumn, columns_of
 
 _BATCH = 64 * 1024
 

@@ -12,11 +12,11 @@ from headwater.core.errors import Unsupported
 from headwater.core.model import CommitTag, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
-from headwater.formats.arrow import fitted, within_python
 from headwater.formats.base import DEFAULT_FILE_SIZE, Address
 from headwater.formats.parquet.arrow import arrow_schema
 from headwater.formats.parquet.log import APPEND, Log, LogEntry, commit_time
 from headwater.formats.parquet.staged_files import NULL_FOLDER, Attempt, clear, step_label
+from headwater.schema.arrow import fitted, within_python
 
 _CODEC = "snappy"
 """What Spark takes where the layout names none."""

@@ -17,9 +17,9 @@ from headwater.project.definition import ProjectDefinition
 from headwater.project.load.code import load_code
 from headwater.project.load.defaults import with_defaults
 from headwater.project.load.tree import TreeNode, dotted, overlaid
+from headwater.project.load.validate import keys_of, salvaged, validated
 from headwater.project.load.variables import UNSET, expanded
 from headwater.project.names import check_name
-from headwater.project.validate import keys_of, salvaged, validated
 from headwater.sources.registry import SOURCES
 
 D = TypeVar("D", bound=Definition)

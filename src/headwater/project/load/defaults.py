@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from headwater.core.spec.defaults import NAME, DefaultsSpec
 from headwater.project.load.tree import TreeNode, overlaid
-from headwater.project.validate import keys_of, type_at, validated
+from headwater.project.load.validate import keys_of, type_at, validated
 
 DEFAULTS = "defaults"
 _ONE_CHOICE = (("path", "table"),)

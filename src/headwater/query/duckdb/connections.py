@@ -9,11 +9,11 @@ import duckdb
 import pyarrow as pa
 
 from headwater.core.errors import Code, TerminalError
-from headwater.formats.arrow import conformed
 from headwater.query.duckdb.eligibility import REASON, QueryPlan
 from headwater.query.duckdb.instances import connect, forget_if_broken, release
-from headwater.query.duckdb.terms import duckdb_type
+from headwater.query.duckdb.translation.terms import duckdb_type
 from headwater.query.limits import Limits, QueryStop
+from headwater.schema.arrow import conformed
 
 if TYPE_CHECKING:
     from headwater.core.model import Version

@@ -17,13 +17,13 @@ from sqlglot.errors import SqlglotError
 from headwater.core.logs import log_defect
 from headwater.core.model import At, Kind, Version
 from headwater.formats.file_scan import ScannedFile
-from headwater.query.duckdb.expressions import Clock
-from headwater.query.duckdb.generator import text_of
-from headwater.query.duckdb.nodes import columns_of
 from headwater.query.duckdb.relations import Catalogue, reading
 from headwater.query.duckdb.scans import DuckScan, PinnedRelation
-from headwater.query.duckdb.selects import Queries
-from headwater.query.duckdb.terms import Refused, duckdb_type
+from headwater.query.duckdb.translation.expressions import Clock
+from headwater.query.duckdb.translation.generator import text_of
+from headwater.query.duckdb.translation.nodes import columns_of
+from headwater.query.duckdb.translation.selects import Queries
+from headwater.query.duckdb.translation.terms import Refused, duckdb_type
 from headwater.sql.parse import STUMBLES
 from headwater.sql.references import parse_query, referring, resolve
 from headwater.sql.rewrite import time_travel

@@ -8,8 +8,8 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.formats.arrow import spark_type
 from headwater.formats.file_scan import ScannedFile
+from headwater.schema.arrow import spark_type
 
 MOST_FILES = 64
 """Of more files not every footer is looked at."""

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import duckdb
 
-from headwater.query.duckdb import nodes
-from headwater.query.duckdb.generator import text_of
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation.generator import text_of
 from headwater.query.limits import Limits
 
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")

@@ -11,13 +11,13 @@ from typing import Any
 import duckdb
 
 from headwater.formats.file_scan import ScannedFile
-from headwater.query.duckdb import nodes
 from headwater.query.duckdb.connections import register
 from headwater.query.duckdb.eligibility import QueryPlan
-from headwater.query.duckdb.generator import text_of
 from headwater.query.duckdb.instances import connect, release
 from headwater.query.duckdb.scans import DuckScan
-from headwater.query.duckdb.terms import Origin, Refused, literal_node
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation.generator import text_of
+from headwater.query.duckdb.translation.terms import Origin, Refused, literal_node
 from headwater.query.explanation import Stage
 from headwater.query.limits import Limits, QueryStop
 from headwater.query.predicates import And, Compare, OneOf, Predicate

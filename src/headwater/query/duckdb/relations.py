@@ -15,7 +15,7 @@ from headwater.formats.native import NativeTable
 from headwater.formats.registry import FORMATS
 from headwater.query.duckdb.instances import folders_of
 from headwater.query.duckdb.scans import PinnedRelation
-from headwater.query.duckdb.terms import Refused
+from headwater.query.duckdb.translation.terms import Refused
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:

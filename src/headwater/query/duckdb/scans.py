@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from headwater.core.model import Kind, Version
 from headwater.formats.file_scan import ParquetScan, ScannedFile
-from headwater.query.duckdb import nodes
 from headwater.query.duckdb.footers import bound_nan, hold_as_they_are
-from headwater.query.duckdb.terms import Origin, Refused, cast_node, duckdb_type, literal_node
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation.terms import Origin, Refused, cast_node, duckdb_type, literal_node
 from headwater.query.predicates import Bounds, Predicate, may_hold
 
 _PATTERN = re.compile(r"([*?\[])")

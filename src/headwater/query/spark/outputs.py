@@ -15,8 +15,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType
 
 from headwater.core.errors import Unsupported
 from headwater.core.model import Row
-from headwater.formats.arrow import as_spark, conformed
 from headwater.query.result import printable_rows
+from headwater.schema.arrow import as_spark, conformed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,7 +20,7 @@ from headwater.core.model import Kind
 from headwater.query.duckdb.eligibility import Chosen
 from headwater.query.duckdb.profile import bloomed
 from headwater.query.duckdb.relations import Catalogue, reading
-from headwater.query.duckdb.terms import Refused
+from headwater.query.duckdb.translation.terms import Refused
 from headwater.query.engines import Pinned
 from headwater.query.explanation import Broadcast, Explained, Stage, TableRead
 from headwater.query.gathered import Statistics

@@ -271,7 +271,7 @@ def pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
 def _scans(warehouse: Warehouse, sql: str) -> list[Any]:
     """What is known of the query's relations without Spark."""
     from headwater.query.duckdb.eligibility import plan
-    from headwater.query.duckdb.terms import Refused
+    from headwater.query.duckdb.translation.terms import Refused
 
     try:
         return [one.scan for one in plan(warehouse, sql).scans]

@@ -40,7 +40,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class TableLook:
+class PostgresTable:
     """A table, as its database tells it."""
 
     dsn: str
@@ -72,7 +72,7 @@ class TableLook:
         return None if None in needed else found
 
 
-def look_at(address: str) -> TableLook | None:
+def look_at(address: str) -> PostgresTable | None:
     """The table that an address names by `?table=`; None if it is no address of Postgres."""
     if not address.startswith(SCHEMES):
         return None
@@ -96,7 +96,7 @@ def look_at(address: str) -> TableLook | None:
                 hint=f"{hint}; name it behind the address: ?table=public.events",
             )
     columns = [FoundColumn(name, kind) for name, kind, _ in rows]
-    return TableLook(dsn, table, columns, [name for name, _, is_key in rows if is_key])
+    return PostgresTable(dsn, table, columns, [name for name, _, is_key in rows if is_key])
 
 
 def _fits(key: str, kind: str) -> bool:

@@ -17,7 +17,7 @@ from headwater.core.model import WEIGHT, Version
 from headwater.sources.decoders.base import Decoder
 from headwater.sources.decoders.json import TYPED_ROWS, JsonDecoder
 from headwater.sources.decoders.typed import TypedDecoder
-from headwater.sources.reader import ForeignTable, Lag, OffsetRange, Position, Reader, ReaderContext
+from headwater.sources.reader import Lag, OffsetRange, Position, ReadableTable, Reader, ReaderContext
 from headwater.sources.table.config import TableSource
 from headwater.sources.table.positions import TablePosition
 from headwater.sources.table.rows import EXTRAS, netted, records
@@ -40,7 +40,7 @@ class TableReader(Reader):
         self._context = context
         self._notes = context.notes
         self._decoder = TypedDecoder()
-        self._table: ForeignTable | None = None
+        self._table: ReadableTable | None = None
         self._frozen: Version | None = None
         self._is_frozen = False
         self._told: set[str] = set()
@@ -112,7 +112,7 @@ class TableReader(Reader):
         whole = known is not None and len(counts) == len(versions)
         return Lag(records=sum(counts) if whole else None, detail={"versions": len(versions)})
 
-    def _opened(self) -> ForeignTable:
+    def _opened(self) -> ReadableTable:
         """The table, if it is still there."""
         if self._table is None:
             assert self._context.tables is not None
@@ -126,20 +126,20 @@ class TableReader(Reader):
             )
         return self._table
 
-    def _waiting(self, table: ForeignTable, after: Version) -> list[Version]:
+    def _waiting(self, table: ReadableTable, after: Version) -> list[Version]:
         versions = table.versions_after(after)
         if not self._is_frozen:
             return versions
         return versions[: versions.index(self._frozen) + 1] if self._frozen in versions else []
 
-    def _whole(self, table: ForeignTable, number: int, lost: str | None = None) -> OffsetRange | None:
+    def _whole(self, table: ReadableTable, number: int, lost: str | None = None) -> OffsetRange | None:
         """The table's whole state, if it has one yet."""
         version = self._frozen if self._is_frozen else table.version()
         if version is None:
             return None
         return OffsetRange(TablePosition(version, _made_at(table, version), None, number, lost=lost).to_json())
 
-    def _begun(self, table: ForeignTable) -> TablePosition | None:
+    def _begun(self, table: ReadableTable) -> TablePosition | None:
         """Where a new flow begins to read; None: with the whole table."""
         start = self._spec.start
         if start == "present":
@@ -161,7 +161,7 @@ class TableReader(Reader):
                 hint=_known_versions(table.versions_after(None)),
             ) from error
 
-    def _latest_when_begun(self, table: ForeignTable) -> Version | None:
+    def _latest_when_begun(self, table: ReadableTable) -> Version | None:
         """`latest` is the version when the flow was first started, not when its first row comes: it is written down."""
         kept = self._notes.find(BEGUN)
         if kept is not None:
@@ -216,7 +216,7 @@ class TableReader(Reader):
 
     # --- policies
 
-    def _resumed(self, table: ForeignTable, known: TablePosition) -> tuple[Version | None, str | None]:
+    def _resumed(self, table: ReadableTable, known: TablePosition) -> tuple[Version | None, str | None]:
         """The version to go on from (None: from nothing), and what is lost before it."""
         name = self._spec.table or self._spec.path
         try:
@@ -271,7 +271,7 @@ class TableReader(Reader):
         return removed
 
 
-def _made_at(table: ForeignTable, version: Version) -> str | None:
+def _made_at(table: ReadableTable, version: Version) -> str | None:
     found = table.committed_at(version)
     return None if found is None else found.isoformat()
 

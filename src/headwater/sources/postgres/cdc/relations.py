@@ -40,7 +40,7 @@ _TYPES = """
 
 
 @dataclass(frozen=True)
-class TableColumn:
+class PgColumn:
     """A column of a captured table."""
 
     name: str
@@ -53,7 +53,7 @@ class TableShape:
     """One shape of a captured table."""
 
     table: str
-    columns: tuple[TableColumn, ...]
+    columns: tuple[PgColumn, ...]
 
     @cached_property
     def id(self) -> str:
@@ -78,7 +78,7 @@ class TableShape:
     @staticmethod
     def from_json(text: str) -> TableShape:
         told = json.loads(text)
-        columns = (TableColumn(c["name"], PgType.from_json(c["type"]), bool(c["key"])) for c in told["columns"])
+        columns = (PgColumn(c["name"], PgType.from_json(c["type"]), bool(c["key"])) for c in told["columns"])
         return TableShape(told["table"], tuple(columns))
 
 
@@ -156,5 +156,5 @@ class TypeCatalog:
 
     def relation(self, connection: psycopg.Connection[Any], sent: SentRelation) -> TableShape:
         types = self.types(connection, ((c.oid, c.modifier) for c in sent.columns))
-        columns = (TableColumn(c.name, type, c.key) for c, type in zip(sent.columns, types, strict=True))
+        columns = (PgColumn(c.name, type, c.key) for c, type in zip(sent.columns, types, strict=True))
         return TableShape(f"{sent.schema}.{sent.table}", tuple(columns))

@@ -16,7 +16,7 @@ from headwater.core.errors import Code, TransientError
 from headwater.core.quotes import double_quoted
 from headwater.sources.postgres.cdc.changes import ODD
 from headwater.sources.postgres.cdc.database import ROWS, TEXT, CdcDatabase, parse_lsn, quoted_table, refusal
-from headwater.sources.postgres.cdc.relations import AFTER, TableColumn, TableShape, TypeCatalog
+from headwater.sources.postgres.cdc.relations import AFTER, PgColumn, TableShape, TypeCatalog
 from headwater.sources.postgres.cdc.tables import CapturedTable, find, published, require
 from headwater.sources.postgres.cdc.types import PgType
 from headwater.sources.postgres.connection import jdbc_options
@@ -142,9 +142,7 @@ def _relation(
     if listed is not None:
         told = [row for row in told if row[0] in listed]
     kinds = types.types(inside, ((row[1], row[2]) for row in told))
-    return TableShape(
-        table, tuple(TableColumn(row[0], kind, bool(row[3])) for row, kind in zip(told, kinds, strict=True))
-    )
+    return TableShape(table, tuple(PgColumn(row[0], kind, bool(row[3])) for row, kind in zip(told, kinds, strict=True)))
 
 
 def _read(
@@ -202,7 +200,7 @@ def _query(relation: TableShape, part: str, condition: str | None) -> str:
     return f"SELECT ctid AS place, {head} || {row} || {rest} || '}}' AS {RAW_TEXT} FROM ONLY {part}{where}"
 
 
-def _value(column: TableColumn) -> str:
+def _value(column: PgColumn) -> str:
     name = double_quoted(column.name)
     if column.type.element is None:
         return _text(name, column.type)

@@ -10,8 +10,8 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlglot import exp
 
-from headwater.query.duckdb import nodes
-from headwater.query.duckdb.terms import Refused, Term, cast_node, derived, literal, spark_name
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation.terms import Refused, Term, cast_node, derived, literal, spark_name
 
 BOOLEAN, INT, LONG, FLOAT, DOUBLE = pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64()
 STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ = pa.string(), pa.date32(), pa.timestamp("us", tz="UTC"), pa.timestamp("us")

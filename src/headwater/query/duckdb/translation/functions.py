@@ -5,12 +5,21 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb import nodes
-from headwater.query.duckdb.conditions import chosen, is_null
-from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, argument, call, first_argument, rule, typed
-from headwater.query.duckdb.regexes import for_duckdb, groups
-from headwater.query.duckdb.terms import Refused, Term, cast_node, derived, literal, spark_name
+from headwater.query.duckdb.translation import coercion as types
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation.conditions import chosen, is_null
+from headwater.query.duckdb.translation.expressions import (
+    NAMED,
+    Expressions,
+    Rule,
+    argument,
+    call,
+    first_argument,
+    rule,
+    typed,
+)
+from headwater.query.duckdb.translation.regexes import for_duckdb, groups
+from headwater.query.duckdb.translation.terms import Refused, Term, cast_node, derived, literal, spark_name
 
 ROUNDED = 6
 """To how many places DOUBLE is rounded as Spark does it."""

@@ -15,9 +15,9 @@ from headwater.flows.flow import Steps
 from headwater.flows.ledger import flow_name
 from headwater.runner.pace import Pace
 from headwater.runner.preflight import require_fence
-from headwater.runner.setups import FlowSetup, Guard
+from headwater.runner.setups.setup import FlowSetup, Guard
 from headwater.views.flow import open_flow
-from headwater.views.standing import read_by
+from headwater.views.status import read_by
 from headwater.warehouse import Warehouse
 
 JOINED = timedelta(milliseconds=200)

@@ -19,7 +19,7 @@ from headwater.incremental.relations import InputRelation, RelationVersion, rela
 from headwater.ingest.schemas import parse_ddl
 from headwater.project.graph import Name, graph_of
 from headwater.runner.preflight import empty, require_fence
-from headwater.runner.setups import FlowSetup, Guard, plan_of_table
+from headwater.runner.setups.setup import FlowSetup, Guard, plan_of_table
 from headwater.tables.apply.input import VersionsInput
 from headwater.tables.apply.shape import Shape
 from headwater.tables.apply.target import ApplyTarget

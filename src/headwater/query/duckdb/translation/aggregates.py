@@ -8,10 +8,18 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb import nodes
-from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, argument, call, first_argument, rule
-from headwater.query.duckdb.terms import Refused, Term, cast_node, derived, spark_name
+from headwater.query.duckdb.translation import coercion as types
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation.expressions import (
+    NAMED,
+    Expressions,
+    Rule,
+    argument,
+    call,
+    first_argument,
+    rule,
+)
+from headwater.query.duckdb.translation.terms import Refused, Term, cast_node, derived, spark_name
 
 Over = Callable[[exp.Expr], exp.Expr]
 """Puts what follows a call around it: FILTER, OVER."""

@@ -18,7 +18,7 @@ from headwater.project.definition import ProjectDefinition
 from headwater.project.load.build import build
 from headwater.project.load.tree import from_python
 from headwater.project.names import slug
-from headwater.runner.topics import open_topic
+from headwater.runner.setups.topics import open_topic
 from headwater.sources.decoders.base import EVENT
 from headwater.sources.decoders.bounded import BoundedDecoder
 from headwater.sources.discovery import Discovered

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from headwater.core.errors import Code, UsageError
-from headwater.ingest.python_batches import Packed
+from headwater.ingest.code.batches import Packed
 from headwater.project.decorators import Registered
 from headwater.project.signatures import Mode, code_location
 

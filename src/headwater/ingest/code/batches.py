@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.ingest.python_values import Fields, array_of, fields_of, kind_of, to_arrow, to_python
+from headwater.ingest.code.values import Fields, array_of, fields_of, kind_of, to_arrow, to_python
 from headwater.sources.decoders.base import EVENT, PROBLEM
 
 ROW = "_row"

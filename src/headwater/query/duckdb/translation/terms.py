@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from headwater.core.errors import Unsupported
 from headwater.core.quotes import double_quoted
-from headwater.query.duckdb import nodes
+from headwater.query.duckdb.translation import nodes
 
 if TYPE_CHECKING:
     from headwater.query.duckdb.scans import DuckScan

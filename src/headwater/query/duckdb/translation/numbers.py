@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb import nodes
-from headwater.query.duckdb.dates import moved
-from headwater.query.duckdb.expressions import Expressions, between, rule, typed
-from headwater.query.duckdb.terms import Refused, Term, derived, literal, spark_name
+from headwater.query.duckdb.translation import coercion as types
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation.dates import moved
+from headwater.query.duckdb.translation.expressions import Expressions, between, rule, typed
+from headwater.query.duckdb.translation.terms import Refused, Term, derived, literal, spark_name
 
 _SIGNS: dict[type[exp.Binary], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 

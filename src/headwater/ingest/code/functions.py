@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from headwater.core.errors import Code, UsageError, Where
-from headwater.ingest.event import event_of
+from headwater.ingest.code.event import event_of
 from headwater.project.decorators import Registered
 from headwater.project.signatures import code_location
 from headwater.spark.errors import reason, without_plan

@@ -8,10 +8,18 @@ from datetime import timedelta
 import pyarrow as pa
 from sqlglot import exp
 
-from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb import nodes
-from headwater.query.duckdb.expressions import NAMED, Expressions, Rule, argument, call, first_argument, rule
-from headwater.query.duckdb.terms import Refused, Term, cast_node, derived, literal, spark_name
+from headwater.query.duckdb.translation import coercion as types
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation.expressions import (
+    NAMED,
+    Expressions,
+    Rule,
+    argument,
+    call,
+    first_argument,
+    rule,
+)
+from headwater.query.duckdb.translation.terms import Refused, Term, cast_node, derived, literal, spark_name
 
 _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 _TRUNC = {"YEAR": "year", "YYYY": "year", "YY": "year", "QUARTER": "quarter", "MONTH": "month", "MM": "month",

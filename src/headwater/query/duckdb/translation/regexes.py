@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headwater.query.duckdb.terms import Refused
+from headwater.query.duckdb.translation.terms import Refused
 
 _ORDINARY = re.compile(r"[A-Za-z0-9 _@#%=:,;'\"<>!~&/\-]|[^\x00-\x7f]")
 _CLASS = re.compile(r"\[\^?[A-Za-z0-9_ .@/:,+\-]+\]")

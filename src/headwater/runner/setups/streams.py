@@ -25,8 +25,8 @@ from headwater.project.decorators import Registered
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, streaming_tables
 from headwater.runner.preflight import empty, notes_of, require_fence
-from headwater.runner.setups import FlowSetup, Guard, plan_of_table
-from headwater.runner.stream_inputs import InputRebuilt, StreamInputs
+from headwater.runner.setups.setup import FlowSetup, Guard, plan_of_table
+from headwater.runner.setups.stream_inputs import InputRebuilt, StreamInputs
 from headwater.sources.reader import Lag, OffsetRange
 from headwater.spark.errors import as_headwater_error
 from headwater.tables.batches import Batches, BatchTarget, CheckpointLost, Mode

@@ -10,8 +10,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headwater.core.errors import Code, UsageError, Where, did_you_mean
-from headwater.query.duckdb import nodes
-from headwater.query.duckdb.terms import Refused, Term, derived, spark_name
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation.terms import Refused, Term, derived, spark_name
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,18 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb.casts import cast_to, spark_type
-from headwater.query.duckdb.scopes import NameScope, struct_field
-from headwater.query.duckdb.terms import Refused, Term, cast_node, derived, literal, literal_node, spark_name
+from headwater.query.duckdb.translation import coercion as types
+from headwater.query.duckdb.translation.casts import cast_to, spark_type
+from headwater.query.duckdb.translation.scopes import NameScope, struct_field
+from headwater.query.duckdb.translation.terms import (
+    Refused,
+    Term,
+    cast_node,
+    derived,
+    literal,
+    literal_node,
+    spark_name,
+)
 from headwater.query.predicates import Anything, Compare, Predicate
 
 Rule = Callable[["Expressions", Any], Term]

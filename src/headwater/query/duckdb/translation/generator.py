@@ -11,7 +11,7 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 
 from headwater.core.logs import log_defect
 from headwater.core.quotes import double_quoted
-from headwater.query.duckdb.terms import Refused
+from headwater.query.duckdb.translation.terms import Refused
 from headwater.sql.parse import STUMBLES
 
 

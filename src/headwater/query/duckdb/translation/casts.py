@@ -7,9 +7,9 @@ from decimal import ROUND_HALF_UP, Decimal
 import pyarrow as pa
 from sqlglot import exp
 
-from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb import nodes
-from headwater.query.duckdb.terms import Refused, Term, cast_node, derived, literal, spark_name
+from headwater.query.duckdb.translation import coercion as types
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation.terms import Refused, Term, cast_node, derived, literal, spark_name
 
 _TYPES = {
     exp.DType.BOOLEAN: pa.bool_(),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from headwater.cli.grids import Cell, Column, Grid, cut
+from headwater.cli.grids import Cell, Grid, GridColumn, cut
 from headwater.cli.output import note, print_lines
 from headwater.cli.style import has_colour, width_of
 from headwater.cli.values import shown
@@ -48,10 +48,10 @@ def _grid(dead_letters: Sequence[Mapping[str, Any]], width: int | None, *, posit
     rows = [[_text(name, letter) for name in names] for letter in dead_letters]
     room = None
     if width is not None:
-        others = Grid([Column(name) for name in names[:-1]], [[Cell(text) for text in row[:-1]] for row in rows])
+        others = Grid([GridColumn(name) for name in names[:-1]], [[Cell(text) for text in row[:-1]] for row in rows])
         room = max(width - others.across - 2, LEAST)
     cells = [[*(Cell(text) for text in row[:-1]), Cell(cut(row[-1], room))] for row in rows]
-    return Grid([Column(name, whole=True) for name in names], cells, width, has_colour(sys.stdout))
+    return Grid([GridColumn(name, whole=True) for name in names], cells, width, has_colour(sys.stdout))
 
 
 def _text(name: str, letter: Mapping[str, Any]) -> str:

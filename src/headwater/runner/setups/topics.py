@@ -25,11 +25,11 @@ from headwater.project.definition import ProjectDefinition
 from headwater.project.load.code import code_digest
 from headwater.runner.pace import Pace
 from headwater.runner.preflight import empty, notes_of, require_fence
-from headwater.runner.setups import FlowSetup
+from headwater.runner.setups.setup import FlowSetup
 from headwater.sources.decoders.base import Decoder
 from headwater.sources.decoders.bounded import BoundedDecoder
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
-from headwater.sources.reader import ForeignTable, Lag, OffsetRange, Reader, ReaderContext, Sharing, open_reader
+from headwater.sources.reader import Lag, OffsetRange, ReadableTable, Reader, ReaderContext, Sharing, open_reader
 from headwater.warehouse import Warehouse, fingerprint
 
 
@@ -145,7 +145,7 @@ def sharing(warehouse: Warehouse, topic: Topic) -> Sharing:
 
 def _open_table(
     warehouse: Warehouse, spark: SparkSession, format: str, path: str | None, table: str | None
-) -> ForeignTable:
+) -> ReadableTable:
     """A table that a source names, in the flow's session."""
     address = Address(None if path is None else warehouse.project.location(path), table)
     found = warehouse.foreign(format, address, spark)

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from headwater.core.errors import Code, Problem, did_you_mean, nearest
 from headwater.core.secret import MASK, Secret, is_secret_key
-from headwater.project.forms import form_of
+from headwater.project.load.forms import form_of
 from headwater.project.load.tree import Key, TreeNode, dotted
 from headwater.project.load.variables import UNSET
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from headwater.query.duckdb import aggregates as _aggregates  # noqa: F401  (registers its rules)
-from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb import conditions as _conditions  # noqa: F401
-from headwater.query.duckdb import dates as _dates  # noqa: F401
-from headwater.query.duckdb import functions as _functions  # noqa: F401
-from headwater.query.duckdb import nodes
-from headwater.query.duckdb import numbers as _numbers  # noqa: F401
-from headwater.query.duckdb.aggregates import ordering
-from headwater.query.duckdb.expressions import BooleanTerm, Clock, Expressions
-from headwater.query.duckdb.joins import Joins
 from headwater.query.duckdb.scans import DuckScan
-from headwater.query.duckdb.scopes import NameScope, Source
-from headwater.query.duckdb.terms import Origin, Refused, Term, spark_name
+from headwater.query.duckdb.translation import aggregates as _aggregates  # noqa: F401  (registers its rules)
+from headwater.query.duckdb.translation import coercion as types
+from headwater.query.duckdb.translation import conditions as _conditions  # noqa: F401
+from headwater.query.duckdb.translation import dates as _dates  # noqa: F401
+from headwater.query.duckdb.translation import functions as _functions  # noqa: F401
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation import numbers as _numbers  # noqa: F401
+from headwater.query.duckdb.translation.aggregates import ordering
+from headwater.query.duckdb.translation.expressions import BooleanTerm, Clock, Expressions
+from headwater.query.duckdb.translation.joins import Joins
+from headwater.query.duckdb.translation.scopes import NameScope, Source
+from headwater.query.duckdb.translation.terms import Origin, Refused, Term, spark_name
 from headwater.query.predicates import And, Predicate, columns
 
 _KNOWN = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_",

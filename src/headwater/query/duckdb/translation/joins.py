@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb import nodes
-from headwater.query.duckdb.expressions import Expressions
-from headwater.query.duckdb.scopes import NameScope, Source
-from headwater.query.duckdb.terms import Refused, Term, derived
+from headwater.query.duckdb.translation import coercion as types
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation.expressions import Expressions
+from headwater.query.duckdb.translation.scopes import NameScope, Source
+from headwater.query.duckdb.translation.terms import Refused, Term, derived
 from headwater.query.predicates import Predicate
 
 _WORDS = {

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from headwater.core.quotes import backticked
-from headwater.operations.beginnings import Look, SampleColumn
+from headwater.operations.scaffold.sample import Look, SampleColumn
 from headwater.project.names import slug
 from headwater.project.templates import PROJECT_FILE
 from headwater.sources.registry import SOURCES

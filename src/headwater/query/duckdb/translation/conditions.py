@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from headwater.query.duckdb import coercion as types
-from headwater.query.duckdb import nodes
-from headwater.query.duckdb.expressions import (
+from headwater.query.duckdb.translation import coercion as types
+from headwater.query.duckdb.translation import nodes
+from headwater.query.duckdb.translation.expressions import (
     NAMED,
     BooleanTerm,
     Expressions,
@@ -19,7 +19,7 @@ from headwater.query.duckdb.expressions import (
     first_argument,
     rule,
 )
-from headwater.query.duckdb.terms import Refused, Term, derived, literal
+from headwater.query.duckdb.translation.terms import Refused, Term, derived, literal
 from headwater.query.predicates import And, Anything, Compare, IsNull, Not, OneOf, Or, Predicate, Prefix
 
 # --- comparisons
