@@ -29,8 +29,10 @@ from tests.conftest import TINY
 from tests.sql.lab import Bench
 from tests.support import Answer, headwater
 
-NAMES = {"topic": ["events", "orders"], "table": ["countries"], "mv": ["hourly"]}
-COLUMNS = {"events": ["event_id", "event_type"], "countries": ["code", "name"], "orders": ["total"], "hourly": ["n"]}
+NAMES = {"topic": ["events", "orders"], "table": ["countries"], "mv": ["hourly"], "system": ["steps"]}
+COLUMNS = {"events": ["event_id", "event_type"], "countries": ["code", "name"], "orders": ["total"], "hourly": ["n"],
+    "steps": ["duration_ms", "flow"],
+}
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,11 @@ COLUMNS = {"events": ["event_id", "event_type"], "countries": ["code", "name"], 
         ("SELECT * FROM ", "mv", ["mv('"]),
         ("SELECT * FROM events WHERE ", "event_", ["event_id", "event_type"]),
         ("SELECT * FROM countries WHERE ", "event_", []),
+        ("SELECT * FROM ", "system.s", ["system.steps"]),
+        ("SELECT * FROM ", "st", []),
+        ("SELECT * FROM system.steps WHERE ", "d", ["duration_ms"]),
+        ("SELECT * FROM changes('", "st", []),
+        ("SHOW ", "SYS", ["SYSTEM"]),
         ("SELECT ", "event_", ["event_id", "event_type"]),
         ("", "SEL", ["SELECT"]),
         ("", "refr", ["refresh"]),

@@ -16,6 +16,7 @@ from headwater.api.results import (
     RelationSummary,
     SourcePreparation,
     SourceSummary,
+    SystemTableSummary,
 )
 from headwater.core.errors import Code, ProjectError, Unsupported, UsageError, did_you_mean
 from headwater.core.model import Kind
@@ -172,6 +173,12 @@ class Lake:
     def names(self) -> dict[str, list[str]]:
         """Every relation, by the word that SQL has for its kind: `topic`, `table`, `mv`."""
         return {word: self._warehouse.names(kind) for word, kind in FUNCTIONS.items()}
+
+    def system_tables(self) -> Listing[SystemTableSummary]:
+        """What the lake tells of its own work: the tables of the schema `system`."""
+        from headwater.query.system_tables import SYSTEM_TABLES
+
+        return Listing(SystemTableSummary(one.name, one.columns, one.description) for one in SYSTEM_TABLES.values())
 
     def foreign(self, format: str, *, path: str | None = None, table: str | None = None) -> ForeignTable:
         """Somebody else's table, by path or by name in a catalog: `foreign("iceberg", table="lake.sales.orders")`."""

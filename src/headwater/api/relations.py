@@ -220,7 +220,8 @@ class Relation:
             raise UsageError(Code.USAGE, f"view '{self.name}' is kept by its query alone", hint="write into a table")
         definition = self._warehouse.project.relations(self.kind).get(self.name)
         if definition is None:
-            return sink(self._table(), f"{self.kind.plural}.{self.name}.{name}", mode=mode, epoch=epoch)
+            flow = f"{self.kind.plural}.{self.name}.{name}"
+            return sink(self._table(), flow, mode=mode, epoch=epoch, record=self._warehouse.state.note)
         return sink(
             self._warehouse.table(self.kind, self.name),
             f"{self.kind.plural}.{self.name}.{name}",
@@ -228,6 +229,7 @@ class Relation:
             epoch=epoch,
             layout=layout_of(definition),
             created=lambda: self._warehouse.remember(self.kind, self.name),
+            record=self._warehouse.state.note,
         )
 
     def summary(self) -> RelationSummary | ViewSummary:

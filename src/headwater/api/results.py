@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -58,6 +59,16 @@ class RelationSummary(Record):
     location: str
     created_at: datetime | None
     """None: it has no data yet."""
+    description: str
+
+
+@dataclass(frozen=True)
+class SystemTableSummary(Record):
+    """A table of what the lake tells of its own work: `system.steps`."""
+
+    name: str
+    columns: Mapping[str, str]
+    """With Spark's types."""
     description: str
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,9 +19,11 @@ from headwater.operations.exports import checked, explained
 from headwater.operations.listings import HISTORY, shown
 from headwater.query.engines import Engine, answer
 from headwater.query.limits import Limits, QueryStop
+from headwater.query.own_folders import hide_folders
 from headwater.query.records import told
 from headwater.query.result import Result
 from headwater.query.settings import SqlSettings
+from headwater.query.system_tables import SystemTable, system_table
 from headwater.spark.errors import piece_of
 from headwater.sql.blame import asked_moment, blame, fragment, place_of
 from headwater.sql.bounds import too_deep
@@ -80,7 +82,7 @@ def execute(
         raise too_deep() from None
     except HeadwaterError as error:
         if read_only:
-            _leave_folders_out(error, warehouse)
+            hide_folders(warehouse, error)
         raise
 
 
@@ -95,20 +97,6 @@ def _executed(warehouse: Warehouse, sql: str, settings: SqlSettings, asking: Ask
     if asking.read_only:
         require_read_only(statement, sql)
     return _Execution(warehouse, sql, settings, asking).run(statement)
-
-
-def _leave_folders_out(error: HeadwaterError, warehouse: Warehouse) -> None:
-    """Where on the machine a lake lies is not for those who may only ask it."""
-    problem = error.problem
-    if problem.code is Code.INTERNAL:
-        return  # its log is its owner's to look for
-    found = {warehouse.context.warehouse.rstrip("/"), str(warehouse.project.root).rstrip("/")}
-    places = sorted(filter(None, found), key=len, reverse=True)
-    words = re.compile("|".join(rf"(?:file:(?://)?)?{re.escape(place)}/?" for place in places))
-    message, hint = words.sub("", problem.message), problem.hint and words.sub("", problem.hint)
-    if (message, hint) != (problem.message, problem.hint):
-        error.problem = replace(problem, message=message, hint=hint)
-        error.args = (str(error.problem) if problem.excerpt is None else f"{error.problem}\n{problem.excerpt}",)
 
 
 _SHORT = 10_000
@@ -192,7 +180,7 @@ class _Execution:
             from headwater.operations.views import explain_query
 
             self._require_own_spark()
-            sql = self._prepared(what.select, read=False)
+            sql = self._prepared(what.select, read=False, kept=True)
             read_only = self._asking.read_only
             explained_query = self._blaming(
                 what.select.query, lambda: explain_query(self._warehouse, sql, read_only=read_only)
@@ -225,11 +213,14 @@ class _Execution:
                 " read-only statement is",
             )
 
-    def _prepared(self, select: Select, *, read: bool = True) -> str:
+    def _prepared(self, select: Select, *, read: bool = True, kept: bool = False) -> str:
         """The query's text with its names checked, versions for the labels in it, and no more rows than wanted. Where
-        its rows will be read, views that are too old are refreshed first."""
+        its rows will be read, views that are too old are refreshed first. `kept`: a view keeps its result."""
         query, labels = select.query, False
         for table, reference in self._referring(query):
+            if reference.system and not kept:
+                self._require_system(reference, table)
+                continue
             kind, moment = self._resolved(reference), self._moment(reference, table)
             ends = () if reference.changes is None else (reference.changes.start, reference.changes.end)
             if read and kind is Kind.VIEW and moment is None and not ends:
@@ -242,6 +233,19 @@ class _Execution:
         if self._asking.limit is not None:
             query = with_limit(query, self._asking.limit)
         return select.sql if query is select.query else query.sql(dialect=Headwater)
+
+    def _require_system(self, reference: Reference, table: exp.Table) -> None:
+        """A system table is read as it is now."""
+        self._system(reference)
+        if table.args.get("version") is not None:
+            error = UsageError(Code.NO_SUCH_VERSION, f"{reference} has no versions: it is read as it is now")
+            raise pointed(error, self._text, span_of(table.args["version"]) or reference.span)
+
+    def _system(self, reference: Reference) -> SystemTable:
+        try:
+            return system_table(reference.name)
+        except UsageError as error:
+            raise pointed(error, self._text, reference.span) from None
 
     def _referring(self, query: exp.Query) -> list[tuple[exp.Table, Reference]]:
         try:
@@ -294,6 +298,9 @@ class _Execution:
     # --- what is there
 
     def _describe(self, statement: Describe) -> Result:
+        if statement.what.system and not statement.history:
+            columns = self._system(statement.what).columns
+            return told([{"column": name, "type": type} for name, type in columns.items()], ["column", "type"])
         from pyspark.sql.pandas.types import from_arrow_type
 
         kind, name = self._resolved(statement.what), statement.what.name
@@ -397,7 +404,7 @@ class _Execution:
 
         if statement.if_not_exists and statement.name in self._known[Kind.VIEW]:
             return _one({"view": statement.name, "refresh_type": "none", "reason": "it exists already"})
-        sql = self._prepared(statement.select)
+        sql = self._prepared(statement.select, kept=True)
         made = self._blaming(
             statement.select.query,
             lambda: views.create_view(

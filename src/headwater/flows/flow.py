@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol
 
 from headwater.core.errors import HeadwaterError
 from headwater.flows.ledger import Intent, Ledger, Positions
-from headwater.flows.step import Rows, Step, StepDone, StepEngine, Target
+from headwater.flows.step import Recorder, Rows, Step, StepDone, StepEngine, Target, ignore
 
 if TYPE_CHECKING:
     from headwater.sources.reader import Lag, OffsetRange
@@ -124,13 +124,14 @@ class Flow(Generic[Rows]):
         ledger: Ledger,
         guard: Callable[[], None] = lambda: None,
         turn: threading.Lock | None = None,
+        record: Recorder = ignore,
     ) -> None:
         """`guard` raises if this process may no longer write. `turn` is held for each step where several threads take
         steps of one flow, each by a `Flow` of its own: where it stands is then looked up again."""
         self.name = name
         self._input = input
         self._turn = turn
-        self._engine = StepEngine(name, definition, ledger, target, guard, input.committed)
+        self._engine = StepEngine(name, definition, ledger, target, guard, input.committed, record)
 
     @property
     def last(self) -> Intent | None:
@@ -215,8 +216,12 @@ class Flow(Generic[Rows]):
         return done
 
     def _try(self, step: Step) -> StepDone:
-        rows = self._input.read(step.intent.start, step.intent.end)
-        return self._engine.commit(step, rows)
+        try:
+            rows = self._input.read(step.intent.start, step.intent.end)
+            return self._engine.commit(step, rows)
+        except Exception as error:
+            self._engine.note_failure(step, error)
+            raise
 
     @contextmanager
     def _my_turn(self) -> Iterator[None]:

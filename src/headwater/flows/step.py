@@ -9,20 +9,30 @@ micro-batches of a streaming query, for streaming tables and for sinks. Both go 
 
 from __future__ import annotations
 
+import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, Generic, TypeVar
 
 from headwater.core.logs import get_logger
 from headwater.core.model import CommitTag, Version
+from headwater.core.state.history import StepRecord
 from headwater.flows.ledger import Intent, Ledger, Positions
 
 Rows = TypeVar("Rows")
 """What an input gives its target for a step: a DataFrame, or the versions that a query is computed between."""
 
+Recorder = Callable[[StepRecord], None]
+"""Is told of each try of a step, and takes no time for it: `State.note`."""
+
 log = get_logger(__name__)
+
+
+def ignore(record: StepRecord) -> None:
+    """For steps that nobody keeps a record of."""
 
 
 @dataclass
@@ -108,9 +118,10 @@ class StepEngine(Generic[Rows]):
         target: Target[Rows],
         guard: Callable[[], None] = lambda: None,
         acknowledge: Callable[[Positions], None] = lambda end: None,
+        record: Recorder = ignore,
     ) -> None:
         """`guard` raises if this process may no longer write; it is called before the target is given rows.
-        `acknowledge` is told the end of each step that has landed."""
+        `acknowledge` is told the end of each step that has landed, `record` how each try of a step went."""
         self.flow = flow
         self.ledger = ledger
         self.last: Intent | None = None
@@ -119,6 +130,8 @@ class StepEngine(Generic[Rows]):
         self._target = target
         self._guard = guard
         self._acknowledge = acknowledge
+        self._record = record
+        self._try_began = time.monotonic()
         self._known = False
         self._open: Intent | None = None
         self._unacknowledged: Positions | None = None
@@ -151,6 +164,7 @@ class StepEngine(Generic[Rows]):
         elif not self._target.continues(newest, self._definition):
             self.give_up(step)
         else:
+            self._try_began = time.monotonic()
             return step
         return None
 
@@ -175,6 +189,7 @@ class StepEngine(Generic[Rows]):
         last = self.last
         epoch, number = (self.ledger.epoch().number, number) if last is None else (last.epoch, last.step + 1)
         now = datetime.now(timezone.utc)
+        self._try_began = time.monotonic()
         intent = Intent(epoch, number, start, end, self._definition, now, rows, bytes)
         self._open = intent
         self.ledger.write(intent)
@@ -193,8 +208,59 @@ class StepEngine(Generic[Rows]):
                 self._tell(step.intent.end)
             except Exception as error:  # raised again before the next step, if it is still so
                 log.warning("input not told", flow=self.flow, error=str(error))
+        self.note(step, landed)
         intent = step.intent
         return StepDone(self.flow, intent.epoch, intent.step, intent.end, landed, step.recovered)
+
+    # --- the record of it
+
+    def note(self, step: Step, landed: Landed) -> None:
+        """Record a try that has come to its end."""
+        committed = landed.version is not None and not landed.came_to_nothing
+        version = landed.version if committed else None
+        outcome = "committed" if committed else "nothing"
+        self._note(step, outcome, rows=landed.rows, rejected=landed.rejected, version=version)
+
+    def note_failure(self, step: Step, error: Exception) -> None:
+        """Record a try that has failed. Called by whoever gives the rows: reading them may fail too."""
+        from headwater.spark.errors import as_headwater_error
+
+        problem = as_headwater_error(error).problem
+        self._note(step, "failed", error_code=str(problem.code), error=problem.message)
+
+    def _note(
+        self,
+        step: Step,
+        outcome: str,
+        *,
+        rows: int | None = None,
+        rejected: int = 0,
+        version: Version | None = None,
+        error_code: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        now, intent = datetime.now(timezone.utc), step.intent
+        took = timedelta(seconds=time.monotonic() - self._try_began)
+        record = StepRecord(
+            flow=self.flow,
+            kind=self.flow.partition(".")[0].removesuffix("s"),
+            epoch=intent.epoch,
+            step=intent.step,
+            started_at=now - took,
+            committed_at=now if version is not None else None,
+            duration_ms=round(took / timedelta(milliseconds=1)),
+            rows=rows,
+            rejected=rejected,
+            bytes=intent.bytes,
+            from_positions=json.dumps(dict(intent.start), sort_keys=True),
+            to_positions=json.dumps(dict(intent.end), sort_keys=True),
+            version=version,
+            outcome=outcome,
+            recovered=step.recovered,
+            error_code=error_code,
+            error=error,
+        )
+        self._record(record)
 
     # --- steps that somebody else counts
 
@@ -212,6 +278,7 @@ class StepEngine(Generic[Rows]):
             self._known, self._open = False, None
             newest = self.newest()  # somebody else may have gone on meanwhile
         if newest is not None and number == newest.step and end == newest.end:
+            self._try_began = time.monotonic()
             return Step(self.flow, newest, self.ledger, recovered=True)
         if newest is not None and not (number == newest.step + 1 and follows(newest)):
             return None

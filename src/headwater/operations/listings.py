@@ -9,6 +9,8 @@ from headwater.core.spec import RelationSpec, Topic, View
 from headwater.formats.base import Address
 from headwater.query.records import told
 from headwater.query.result import Result
+from headwater.query.system_tables import SYSTEM_TABLES
+from headwater.sql.names import SYSTEM
 from headwater.sql.statements import Show
 from headwater.warehouse import Warehouse
 
@@ -29,6 +31,12 @@ def shown(
         for row in rows if read_only else ():
             row["location"] = _inside(warehouse, warehouse.address(kind, str(row["name"])))
         return told(rows, columns)
+    if statement.what == "system":
+        rows = [
+            {"name": f"{SYSTEM}.{one.name}", "columns": len(one.columns), "description": one.description}
+            for one in SYSTEM_TABLES.values()
+        ]
+        return told(rows, ["name", "columns", "description"])
     exports = warehouse.project.exports.items()
     hidden = ("/", ".", "file:") if read_only else ()
     rows = [

@@ -11,7 +11,7 @@ from headwater.core.model import At, Kind, Version
 from headwater.core.record import Record
 from headwater.core.spec import Table, layout_of
 from headwater.flows.ledger import Intent, Ledger, Positions, flow_name
-from headwater.flows.step import Step, StepEngine
+from headwater.flows.step import Landed, Step, StepEngine
 from headwater.formats.base import Address
 from headwater.incremental.relations import InputRelation, RelationVersion, relation_of
 from headwater.project.graph import Name, graph_of
@@ -93,14 +93,17 @@ def _applied(
         # An epoch of one step so far, which is this one: cut off before it lands, the flow does it again.
         ledger = Ledger(warehouse.files, flow)
         ledger.restart(empty=True)
-        whole = StepEngine(flow, fingerprint(definition), ledger, target).begin({}, positions)
+        engine = StepEngine(flow, fingerprint(definition), ledger, target, record=warehouse.state.note)
+        whole = engine.begin({}, positions)
         if live.exists():
             live.evolve(beside.schema())
         else:
             live.create(beside.schema(), layout_of(definition))
         remember_shape(warehouse, name, shapes[-1])
         guard()
-        return live.replace(beside.read(), whole.commit_tag), count
+        version = live.replace(beside.read(), whole.commit_tag)
+        engine.note(whole, Landed(version, count))
+        return version, count
     finally:
         beside.drop()
 

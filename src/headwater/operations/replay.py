@@ -130,7 +130,8 @@ def replay(warehouse: Warehouse, topic: str, *, ids: Sequence[str] = (), reason:
         )
         notes = Files(warehouse.files.join("_headwater/flows", name, "replays"), warehouse.context.storage)
         input = DeadLetterInput(dead_letters, topic, opened.table, opened.reader, notes, chosen)
-        flow = Flow(name, fingerprint(definition), input, target, Ledger(warehouse.files, name), guard)
+        ledger, note = Ledger(warehouse.files, name), warehouse.state.note
+        flow = Flow(name, fingerprint(definition), input, target, ledger, guard, record=note)
         rows = 0
         try:
             while (done := flow.step()) is not None:

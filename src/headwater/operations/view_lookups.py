@@ -11,7 +11,7 @@ from headwater.operations.shown_columns import shown_columns
 from headwater.runner.holds import holding
 from headwater.views.descriptions import ViewDescription, ViewSummary
 from headwater.views.explanation import Explanation
-from headwater.views.records import Notes, Refreshed, now
+from headwater.views.records import Notes, Refreshed, now, record_of
 from headwater.views.status import is_up_to_date, made_of, noted_explanation, read_by
 from headwater.warehouse import Warehouse
 
@@ -80,6 +80,7 @@ def _note_nothing(warehouse: Warehouse, name: str) -> Refreshed:
     nothing = Refreshed(name, "none", "nothing is new", 0, 0, watermarks=places, at=now())
     with holding(warehouse, flow_name(name, Kind.VIEW), wait=True):
         Notes(warehouse.files, flow_name(name, Kind.VIEW), 0).add(nothing)
+    warehouse.state.note(record_of(nothing))
     return nothing
 
 

@@ -34,7 +34,7 @@ from headwater.views.compile import bind_query, compiled
 from headwater.views.descriptions import DroppedView
 from headwater.views.explain import Explanation, explained
 from headwater.views.flow import ViewFlow, open_flow
-from headwater.views.records import Refreshed, now
+from headwater.views.records import Refreshed, now, record_of
 from headwater.views.retired import Retired
 from headwater.views.status import compiled_of
 from headwater.views.verify import Verified, verify
@@ -244,6 +244,7 @@ def _done(flow: ViewFlow, full: str | None) -> Refreshed:
         recorded = {label: {"before": p.version, "after": p.version} for label, p in flow.recorded().items()}
         nothing = Refreshed(flow.name, "none", "nothing is new", 0, 0, watermarks=recorded, at=now())
         flow.refresher.notes.add(nothing)
+        flow.refresher.storage.warehouse.state.note(record_of(nothing))
         return nothing
     return done
 

@@ -35,7 +35,7 @@ def small_parts(scans: Iterable[DuckScan], statistics: Statistics, most: int = S
     can be. Spark reckons with the whole table in some formats."""
     left: dict[tuple[Kind, str], Small] = {}
     for scan in scans:
-        if scan.reading.files is None:
+        if scan.reading.files is None or scan.reading.kind is None:
             continue
         found = _left(scan, statistics, most)
         key = (scan.reading.kind, scan.reading.name)

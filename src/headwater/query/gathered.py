@@ -80,6 +80,8 @@ class Statistics:
 
     def found(self, reading: PinnedRelation, rows: int | None = None) -> Fitted | None:
         """What was gathered of a relation, fit for use or not; `rows`: as many as it has, where its files don't say."""
+        if reading.kind is None:
+            return None
         key = (reading.kind, reading.name)
         if key not in self._found:
             self._found[key] = gathered(self._warehouse, *key)

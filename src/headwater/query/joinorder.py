@@ -15,7 +15,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.model import Kind
 from headwater.core.spec.relations import Table
 from headwater.query.duckdb.eligibility import Chosen
-from headwater.query.duckdb.scans import DuckScan
+from headwater.query.duckdb.scans import DuckScan, PinnedRelation
 from headwater.query.estimates import nulls, rows_left, share_left, values
 from headwater.query.explanation import Joined, JoinOrder
 from headwater.query.gathered import Fitted, Statistics
@@ -105,11 +105,13 @@ class _Figure:
 
 def _figure(warehouse: Warehouse, name: str, scan: DuckScan, statistics: Statistics) -> _Figure | None:
     reading = scan.reading
+    if reading.kind is None:
+        return None
     gathered = statistics.of(reading)
     if reading.files is not None:
         every, left = reading.files.rows, rows_left(Chosen(scan, *scan.chosen()), gathered)
     else:
-        every = None if gathered is not None and gathered.exact else _counted(warehouse, scan)
+        every = None if gathered is not None and gathered.exact else _counted(warehouse, reading.kind, reading)
         if every is None and gathered is not None:
             every = gathered.rows
         gathered = statistics.of(reading, every)
@@ -119,11 +121,11 @@ def _figure(warehouse: Warehouse, name: str, scan: DuckScan, statistics: Statist
     return _Figure(name, every, left, scan, _key(warehouse, reading.kind, reading.name), gathered)
 
 
-def _counted(warehouse: Warehouse, scan: DuckScan) -> int | None:
+def _counted(warehouse: Warehouse, kind: Kind, reading: PinnedRelation) -> int | None:
     """The rows of a relation whose files only Spark's side of its format knows."""
     try:
-        table = warehouse.table(scan.reading.kind, scan.reading.name)
-        counts = [file.rows for file in table.files(scan.reading.version)]
+        table = warehouse.table(kind, reading.name)
+        counts = [file.rows for file in table.files(reading.version)]
     except HeadwaterError:
         return None
     return None if None in counts else sum(count or 0 for count in counts)

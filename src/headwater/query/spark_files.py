@@ -24,6 +24,8 @@ def listed(warehouse: Warehouse, scan: DuckScan) -> ParquetScan | None:
     """The files of a scan's version, with the bounds of the columns that its conditions speak of; None where they are
     not to be had."""
     reading = scan.reading
+    if reading.kind is None:
+        return None
     try:
         found = warehouse.table(reading.kind, reading.name).files(reading.version)
         files = tuple(_scanned(file, reading.schema, set(_columns(scan))) for file in found)

@@ -20,7 +20,7 @@ def table_read(one: Chosen, statistics: Statistics) -> TableRead:
     reading, scan = one.scan.reading, one.scan
     gathered, fitted = statistics.found(reading), statistics.of(reading)
     found = TableRead(
-        relation=f"{reading.kind.plural}.{reading.name}",
+        relation=reading.label,
         format=reading.format,
         version=reading.version,
         reader=reading.reader + (f" ({reading.why_rows})" if reading.why_rows else ""),

@@ -9,7 +9,7 @@ from sqlglot.dialects.spark import Spark
 
 from headwater.core.model import Kind
 from headwater.sql.bounds import require_bounded
-from headwater.sql.names import DATABASES, FUNCTIONS, Reference
+from headwater.sql.names import DATABASES, FUNCTIONS, SYSTEM, Reference
 from headwater.sql.options import Option, export_options, view_options
 from headwater.sql.places import InvalidSql, Span
 from headwater.sql.statements import (
@@ -27,7 +27,7 @@ from headwater.sql.statements import (
     Statement,
 )
 
-SHOWN = {"TOPICS": Kind.TOPIC, "TABLES": Kind.TABLE, "VIEWS": Kind.VIEW, "EXPORTS": "exports"}
+SHOWN = {"TOPICS": Kind.TOPIC, "TABLES": Kind.TABLE, "VIEWS": Kind.VIEW, "EXPORTS": "exports", "SYSTEM": "system"}
 
 
 class Stated(exp.Expression):
@@ -165,8 +165,10 @@ class Headwater(Spark):
             materialized = self._words("MATERIALIZED")
             word = self._curr.text.upper() if self._curr else ""
             if word not in SHOWN or (materialized and word != "VIEWS"):
-                self._refuse("SHOW takes TOPICS, TABLES, VIEWS or EXPORTS")
+                self._refuse("SHOW takes TOPICS, TABLES, VIEWS, EXPORTS or SYSTEM TABLES")
             self._advance()
+            if word == "SYSTEM":
+                self._words("TABLES")
             return Show(SHOWN[word])  # type: ignore[arg-type]
 
         def _describe(self) -> Describe:
@@ -232,6 +234,8 @@ class Headwater(Spark):
             if not self._match(TokenType.DOT):
                 return Reference(name_, kind, line=first.line, span=(first.start, last.end))
             inner, last = self._word(), self._prev
+            if name_.lower() == SYSTEM:
+                return Reference(inner, system=True, line=first.line, span=(first.start, last.end))
             if name_ not in DATABASES:
                 raise InvalidSql(
                     f"'{name_}.{inner}' is not in this lake",

@@ -13,6 +13,9 @@ from headwater.sql.places import Span
 FUNCTIONS = {"topic": Kind.TOPIC, "table": Kind.TABLE, "mv": Kind.VIEW}
 DATABASES = {kind.plural: kind for kind in Kind}
 
+SYSTEM = "system"
+"""The schema of what the lake tells of its own work."""
+
 Moment = int | datetime | str
 """A version, a time, or the label of a named snapshot."""
 
@@ -41,6 +44,8 @@ class Reference:
     """Looked up `FOR SYSTEM_TIME AS OF PROCTIME()`: as it is when the step reads it."""
     foreign: bool = False
     """A name that none of the lake's relations can have: `lake.sales.orders`."""
+    system: bool = False
+    """A table of the schema `system`."""
     line: int | None = None
     changes: Between | None = None
     """Its signed changes are read, `changes('x', …)`, and not its rows."""
@@ -48,6 +53,8 @@ class Reference:
     """Where the text names it."""
 
     def __str__(self) -> str:
+        if self.system:
+            return f"{SYSTEM}.{self.name}"
         if self.kind is None:
             return self.name
         function = next(name for name, kind in FUNCTIONS.items() if kind is self.kind)
@@ -56,6 +63,11 @@ class Reference:
 
 def resolve(reference: Reference, known: Mapping[Kind, Collection[str]]) -> Kind:
     """The kind of relation that a reference means; UNKNOWN_REFERENCE if there is none or more than one."""
+    if reference.system:
+        raise UsageError(
+            Code.UNKNOWN_REFERENCE,
+            f"{reference} can't be used here: it has no versions, so queries alone read it",
+        )
     if reference.foreign:
         raise UsageError(
             Code.UNKNOWN_REFERENCE,

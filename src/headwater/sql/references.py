@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from headwater.core.errors import Code, UsageError
 from headwater.sql.moments import between, is_present
-from headwater.sql.names import DATABASES, FUNCTIONS, Reference, resolve
+from headwater.sql.names import DATABASES, FUNCTIONS, SYSTEM, Reference, resolve
 from headwater.sql.parse import parse_condition, parse_query
 from headwater.sql.places import InvalidSql, span_of
 
@@ -70,6 +70,8 @@ def _referred(table: exp.Table) -> Reference | None:
     if not isinstance(called, exp.Identifier):
         return None
     database = table.db.lower()
+    if database == SYSTEM and not table.catalog:
+        return Reference(table.name, system=True, line=_line(called))
     if table.catalog or (database and database not in DATABASES):
         return Reference(".".join(part.name for part in table.parts), foreign=True, line=_line(called))
     if database:

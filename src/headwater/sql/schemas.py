@@ -7,7 +7,7 @@ import re
 from sqlglot import exp
 
 from headwater.core.errors import UsageError
-from headwater.sql.names import DATABASES
+from headwater.sql.names import DATABASES, SYSTEM
 from headwater.sql.parse import parse_statement
 from headwater.sql.places import Span, span_of
 from headwater.sql.statements import CreateView, Explain, Insert, Select
@@ -27,7 +27,7 @@ _QUOTED = re.compile(r"['\"]\s*((\w+)\s*\.)\s*\w+\s*['\"]")
 def without_schema(text: str, schema: str) -> str:
     """A statement or query with blanks for the schema, so that everything in it stays where it was."""
     name = schema.lower()
-    if name in DATABASES or name not in text.lower():
+    if name in DATABASES or name == SYSTEM or name not in text.lower():
         return text
     head = _HEAD.match(text)
     if head is not None and head[2].lower() == name:

@@ -84,9 +84,9 @@ class Explain:
 
 @dataclass(frozen=True)
 class Show:
-    """SHOW TOPICS | TABLES | VIEWS | EXPORTS."""
+    """SHOW TOPICS | TABLES | VIEWS | EXPORTS | SYSTEM TABLES."""
 
-    what: Kind | Literal["exports"]
+    what: Kind | Literal["exports", "system"]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType, StructType
 from headwater.core.errors import Code, TerminalError, UsageError
 from headwater.core.model import DELETED, CommitTag
 from headwater.flows.ledger import Intent, Ledger, Positions
-from headwater.flows.step import Landed, Step, StepDone, StepEngine, Target
+from headwater.flows.step import Landed, Recorder, Step, StepDone, StepEngine, Target, ignore
 from headwater.formats.spark_table import SparkTable
 from headwater.spark.frames import column
 
@@ -39,11 +39,19 @@ class CheckpointLost(TerminalError):
 class Batches:
     """Takes the batches of one query, each once, to one table. Made when the query is about to be started."""
 
-    def __init__(self, flow: str, epoch: int, ledger: Ledger, target: BatchTarget, definition: str = "") -> None:
+    def __init__(
+        self,
+        flow: str,
+        epoch: int,
+        ledger: Ledger,
+        target: BatchTarget,
+        definition: str = "",
+        record: Recorder = ignore,
+    ) -> None:
         self._flow = flow
         self._epoch = epoch
         self._ledger = ledger
-        self._engine = StepEngine(flow, definition, ledger, target)
+        self._engine = StepEngine(flow, definition, ledger, target, record=record)
 
     def write(self, batch: DataFrame, number: int) -> StepDone | None:
         """One batch, one commit; None for a batch without rows, which needs none. Called by Spark in a thread of its
@@ -57,7 +65,11 @@ class Batches:
         step = self._engine.given(number, end, lambda last: bool(last.end["query"] == end["query"]))
         if step is None:
             raise CheckpointLost(_message(self._flow, self.last(), number, end))
-        done = self._engine.commit(step, batch)
+        try:
+            done = self._engine.commit(step, batch)
+        except Exception as error:
+            self._engine.note_failure(step, error)
+            raise
         return None if done.landed.version is None else done
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headwater.core.errors import Code, UsageError
 from headwater.core.storage import Files
 from headwater.flows.ledger import Epoch, Ledger
+from headwater.flows.step import Recorder, ignore
 from headwater.formats.base import Capability
 from headwater.tables.batches import Batches, BatchTarget, CheckpointLost, Mode
 
@@ -32,6 +33,7 @@ def sink(
     epoch: int = 1,
     layout: Layout | None = None,
     created: Callable[[], None] = lambda: None,
+    record: Recorder = ignore,
 ) -> Sink:
     """For `writeStream.foreachBatch(…)`: each batch is one commit, and a repeated batch none.
 
@@ -57,7 +59,7 @@ def sink(
     flow = f"sinks.{name}"
     ledger = Ledger(Files(table.context.warehouse, table.context.storage), flow, first=Epoch(epoch))
     target = BatchTarget(flow, table, mode, keys if mode == "upsert" else (), prepare=made)
-    batches = Batches(flow, epoch, ledger, target)
+    batches = Batches(flow, epoch, ledger, target, record=record)
 
     def write(batch: DataFrame, number: int) -> None:
         try:

@@ -162,7 +162,7 @@ def _put_together(warehouse: Warehouse, refresher: Refresher, definition: str) -
     target = ViewTarget(refresher, definition, warehouse.refreshing)
     # In a runner a view is refreshed by its own thread and by commands.
     turn = _turns[f"{warehouse.context.warehouse}/{flow}"]
-    steps = Flow(flow, definition, input, target, ledger, turn=turn)
+    steps = Flow(flow, definition, input, target, ledger, turn=turn, record=warehouse.state.note)
     return ViewFlow(refresher.name, definition, steps, input, target, ledger)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from headwater.core.model import Kind
 from headwater.core.record import Record
+from headwater.core.state import RefreshRecord
 from headwater.core.storage import Files
 from headwater.views.explanation import Explanation
 
@@ -42,6 +44,22 @@ class Refreshed(Record):
     def to_dict(self) -> dict[str, object]:
         """Without what only the choice of a refresh needs."""
         return {name: value for name, value in super().to_dict().items() if name != "rows_since"}
+
+
+def record_of(done: Refreshed, kind: Kind = Kind.VIEW) -> RefreshRecord:
+    """A refresh for `system.refreshes`."""
+    return RefreshRecord(
+        view=done.view,
+        kind=kind.value,
+        refresh_type=done.refresh_type,
+        reason=done.reason,
+        started_at=datetime.fromisoformat(done.at) - timedelta(milliseconds=done.duration_ms),
+        duration_ms=done.duration_ms,
+        rows_read=done.rows_read,
+        rows_changed=done.rows_changed,
+        watermarks=json.dumps(done.watermarks, sort_keys=True),
+        version=done.version,
+    )
 
 
 class Notes:

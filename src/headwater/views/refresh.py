@@ -31,7 +31,7 @@ from headwater.tables.row_checks import RowChecks
 from headwater.views.compile import Columns, Compiled, ViewQuery, columns_now
 from headwater.views.cost import Decision, decided
 from headwater.views.explain import explained
-from headwater.views.records import Notes, Refreshed, now
+from headwater.views.records import Notes, Refreshed, now, record_of
 from headwater.views.status import compiled_of
 from headwater.views.stored_table import Storage, StoredRows
 
@@ -206,6 +206,7 @@ class Refresher:
         cost: dict[str, Any] = {} if choice.decision is None else choice.decision.figures
         done = replace(done, duration_ms=took, at=now(), cost=cost)
         self.notes.add(done)
+        self.storage.warehouse.state.note(record_of(done, self.storage.kind))
         self._note_explanation(end)
         self.storage.sweep()
         return done

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from headwater.api.lake import Lake
-from headwater.cli.completion.statements import Completion
+from headwater.cli.completion.statements import SYSTEM, Completion
 from headwater.cli.interrupts import interruptible
 from headwater.cli.lakes import look
 from headwater.cli.options import ProjectPath, Target
@@ -100,13 +100,19 @@ class Shell:
         from headwater.cli.prompt import Editor  # statements that are piped in need no prompt
 
         note(f"{self._lake.project.name}: \\? for help, \\q to leave")
-        completion = Completion(self._lake.names, self._columns)
+        completion = Completion(self._names, self._columns)
         for text in Editor(self._lake.project.home / "sql_history", completion).entered():
             self.do(text)
+
+    def _names(self) -> dict[str, list[str]]:
+        """Of relations, by the word that SQL has for their kind, and of system tables."""
+        return {**self._lake.names(), SYSTEM: [table.name for table in self._lake.system_tables()]}
 
     def _columns(self, kind: str, name: str) -> list[str]:
         """Of a relation, by the word that SQL has for its kind."""
         lake = self._lake
+        if kind == SYSTEM:
+            return next(list(table.columns) for table in lake.system_tables() if table.name == name)
         relation = lake.topic(name) if kind == "topic" else lake.table(name) if kind == "table" else lake.view(name)
         return relation.columns
 

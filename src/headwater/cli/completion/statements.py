@@ -9,8 +9,11 @@ KEYWORDS = (
     "ALL ANALYZE AND AS ASC BETWEEN BY CASE CAST CREATE CROSS CURRENT_DATE DESC DESCRIBE DISTINCT DROP ELSE END EXCEPT"
     " EXISTS EXPLAIN EXPORT EXPORTS FALSE FROM FULL GROUP HAVING HISTORY IF IN INNER INSERT INTERSECT INTERVAL INTO IS"
     " JOIN LEFT LIKE LIMIT MATERIALIZED NOT NULL OF OFFSET ON OR ORDER OUTER OVER PARTITION REFRESH REPLACE RIGHT"
-    " SELECT SET SHOW TABLES THEN TIMESTAMP TO TOPICS TRUE UNION USING VALUES VERSION VIEW VIEWS WHEN WHERE WINDOW WITH"
+    " SELECT SET SHOW SYSTEM TABLES THEN TIMESTAMP TO TOPICS TRUE UNION USING VALUES VERSION VIEW VIEWS WHEN WHERE"
+    " WINDOW WITH"
 )
+SYSTEM = "system"
+"""The schema of what the lake tells of its own work."""
 CALLS = ("topic('", "table('", "mv('", "changes('")
 
 DELIMITERS = " \t\n,()=<>!+-*/;'\"`"
@@ -37,11 +40,12 @@ class Completion:
         inside = _INSIDE_CALL.search(before)
         if inside:
             function = inside[1].lower()
-            pool = [name for kind, some in names.items() if function in (kind, "changes") for name in some]
+            called = [kind for kind in names if function == kind or (function == "changes" and kind != SYSTEM)]
+            pool = [name for kind in called for name in names[kind]]
             return _beginning(pool, word)
-        dotted = {"topic": "topics", "table": "tables", "mv": "views"}
+        dotted = {"topic": "topics", "table": "tables", "mv": "views", SYSTEM: SYSTEM}
         relations = [f"{dotted[kind]}.{name}" for kind, some in names.items() for name in some]
-        bare = [name for some in names.values() for name in some]
+        bare = [name for kind, some in names.items() for name in some if kind != SYSTEM]
         if _AFTER_FROM.search(before):
             return _beginning([*bare, *relations, *CALLS], word)
         columns = [column for kind, name in self._mentioned(before, names) for column in self._of(kind, name)]
@@ -49,10 +53,12 @@ class Completion:
         return _beginning([*columns, *bare, *relations, *words, *CALLS], word)
 
     def _mentioned(self, text: str, names: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-        """Relations that the statement has named so far; before FROM, all of them."""
+        """Relations that the statement has named so far; before FROM, all of the lake's."""
+        words = set(re.findall(r"[\w.]+", text.lower()))
+        system = [(SYSTEM, name) for name in names.get(SYSTEM, ()) if f"{SYSTEM}.{name}" in words]
         words = set(re.findall(r"\w+", text))
-        every = [(kind, name) for kind, some in names.items() for name in some]
-        return [one for one in every if one[1] in words] or every
+        every = [(kind, name) for kind, some in names.items() for name in some if kind != SYSTEM]
+        return [*system, *(one for one in every if one[1] in words)] or every
 
     def _of(self, kind: str, name: str) -> Sequence[str]:
         if (kind, name) not in self._known:

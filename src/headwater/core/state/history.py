@@ -159,9 +159,13 @@ def _kept(text: str, *, whole: bool) -> str | None:
     """A text as a database takes it: not too long, and without what is no character."""
     if whole and len(text) > LONGEST_TEXT:
         return None
-    if not whole and len(text) > LONGEST_ERROR:
-        text = f"{text[: LONGEST_ERROR - 1]}…"
-    return text.replace("\0", "").encode(errors="replace").decode()
+    kept = text if whole else shortened(text)
+    return kept.replace("\0", "").encode(errors="replace").decode()
+
+
+def shortened(text: str) -> str:
+    """What is kept of an error, or shown of a message."""
+    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 1]}…"
 
 
 class HistoryWriter:

@@ -24,6 +24,7 @@ from headwater.query.duckdb.translation.generator import text_of
 from headwater.query.duckdb.translation.nodes import columns_of
 from headwater.query.duckdb.translation.selects import Queries
 from headwater.query.duckdb.translation.terms import Refused, duckdb_type
+from headwater.query.system_tables import SystemRows, system_table
 from headwater.sql.parse import STUMBLES
 from headwater.sql.references import parse_query, referring, resolve
 from headwater.sql.rewrite import time_travel
@@ -68,7 +69,7 @@ class QueryPlan:
     @cached_property
     def versions(self) -> dict[str, Version | None]:
         """Of each relation that is read; one at several versions has the newest one here."""
-        return {f"{found.kind.plural}.{found.name}": found.version for found in self.readings.values()}
+        return {found.label: found.version for found in self.readings.values()}
 
     def sql(self, registered: Mapping[str, str]) -> str:
         """The text for DuckDB; `registered` names the rows that were read for a scan."""
@@ -159,11 +160,14 @@ def _planned(catalogue: Catalogue, sql: str) -> QueryPlan:
         id(table): (number, reference, time_travel(table)) for number, (table, reference) in enumerate(referring(query))
     }
     readings: dict[tuple[Kind, str, At | None], PinnedRelation] = {}
+    system: dict[str, PinnedRelation] = {}
 
     def find(table: exp.Table) -> DuckScan | tuple[exp.Query, DuckScan]:
         if id(table) not in places:
             raise Refused("a table function is left to Spark")
         number, reference, at = places[id(table)]
+        if reference.system:
+            return DuckScan(system.setdefault(reference.name, _system(catalogue, reference.name)), "", place=number)
         if reference.driving or reference.temporal or reference.changes is not None:
             raise Refused("stream(), changes() and FOR SYSTEM_TIME are left to Spark")
         kind = resolve(reference, catalogue.names)
@@ -188,12 +192,20 @@ def _planned(catalogue: Catalogue, sql: str) -> QueryPlan:
     used = columns_of(made.node, (scan.alias for scan in queries.scans))
     for scan in queries.scans:
         scan.used = used[scan.alias]
+        if isinstance(scan.reading.read, SystemRows):
+            scan.reading.read.want(scan.columns)
         chosen.append(Chosen(scan, *scan.chosen()))
     schema = pa.schema([pa.field(str(column.name), column.type) for column in made.columns])
-    found = QueryPlan(made.node, schema, chosen, readings, lasting=not clock.asked)
+    found = QueryPlan(made.node, schema, chosen, readings, lasting=not (clock.asked or system))
     if found.bytes > LARGE_SCAN:
         _require_not_too_large(catalogue, found)
     return found
+
+
+def _system(catalogue: Catalogue, name: str) -> PinnedRelation:
+    table = system_table(name)
+    rows = SystemRows(catalogue.warehouse, table)
+    return PinnedRelation(None, name, "system", None, table.schema, None, rows, "it is no table of files")
 
 
 def _require_not_too_large(catalogue: Catalogue, found: QueryPlan) -> None:

@@ -16,6 +16,7 @@ from headwater.query.duckdb.footers import bound_nan, hold_as_they_are
 from headwater.query.duckdb.translation import nodes
 from headwater.query.duckdb.translation.terms import Origin, Refused, cast_node, duckdb_type, literal_node
 from headwater.query.predicates import Bounds, Predicate, may_hold
+from headwater.sql.names import SYSTEM
 
 _PATTERN = re.compile(r"([*?\[])")
 """What DuckDB takes for a pattern in the name of a file; in brackets of its own it stands for itself."""
@@ -27,7 +28,8 @@ MOST_FILES = 5000
 class PinnedRelation:
     """One relation at one version."""
 
-    kind: Kind
+    kind: Kind | None
+    """None: a table of the schema `system`."""
     name: str
     format: str
     version: Version | None
@@ -40,6 +42,11 @@ class PinnedRelation:
     """Why there are none."""
     folders: frozenset[str] = frozenset()
     """Where its files lie."""
+
+    @property
+    def label(self) -> str:
+        """As SQL names it: `topics.orders`, `system.steps`."""
+        return f"{SYSTEM if self.kind is None else self.kind.plural}.{self.name}"
 
     @property
     def reader(self) -> str:
@@ -106,7 +113,7 @@ class DuckScan:
             empty = [literal_node(None, schema.field(at).type) for at in self.used]
             return self._select(empty, where=nodes.boolean(False))
         if len(files) > MOST_FILES:
-            raise Refused(f"{len(files)} files of {self.reading.kind.value} '{self.reading.name}' are Spark's to read")
+            raise Refused(f"{len(files)} files of {self.reading.label} are Spark's to read")
         stored = [at for at in self.used if schema.names[at] not in found.partition_columns]
         guarded = any(_has_floats(schema.field(at).type) for at in stored) and not bound_nan(files)
         picked = [self._stored(at, guarded) if at in stored else self._partition(files, at) for at in self.used]

@@ -154,7 +154,7 @@ def _named(relation: str) -> tuple[Kind, str]:
 
 def _of(relation: str, known: Sequence[Chosen]) -> Chosen | None:
     """The one scan of a relation that was looked at; None where there are several, which differ."""
-    found = [one for one in known if (one.scan.reading.kind, one.scan.reading.name) == _named(relation)]
+    found = [one for one in known if one.scan.reading.label == relation]
     return found[0] if len(found) == 1 else None
 
 

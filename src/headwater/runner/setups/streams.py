@@ -65,7 +65,8 @@ class TableQuery:
         self.table = self.warehouse.table(Kind.TABLE, self.name, self.spark)
         mode: Mode = "upsert" if self.definition.keys else "append"
         target = BatchTarget(self.flow, self.table, mode, self.definition.keys, self.guard)
-        self.batches = Batches(self.flow, self.epoch.number, self.ledger, target, fingerprint(self.definition))
+        definition, note = fingerprint(self.definition), self.warehouse.state.note
+        self.batches = Batches(self.flow, self.epoch.number, self.ledger, target, definition, note)
 
     @property
     def definition(self) -> Table:

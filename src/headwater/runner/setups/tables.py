@@ -57,7 +57,7 @@ def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guar
 
     target = applied_target(warehouse, definition, table, guard, partial(remember_shape, warehouse, name))
     source = applied_input(warehouse, definition, applied_from(warehouse, name, spark), again, owes=target.owes)
-    return Flow(flow, fingerprint(definition), source, target, ledger, guard)
+    return Flow(flow, fingerprint(definition), source, target, ledger, guard, record=warehouse.state.note)
 
 
 def computed_flow(warehouse: Warehouse, definition: Table, spark: SparkSession, guard: Guard) -> ViewFlow | None:
@@ -116,7 +116,8 @@ def _seeded(
         lambda: warehouse.remember(Kind.TABLE, name),
         rebuilds=ledger.epoch().empty,
     )
-    return Flow(flow_name(name, Kind.TABLE), fingerprint(definition), source, target, ledger, guard)
+    flow = flow_name(name, Kind.TABLE)
+    return Flow(flow, fingerprint(definition), source, target, ledger, guard, record=warehouse.state.note)
 
 
 def _begin(flow: str, ledger: Ledger, table: SparkTable) -> None:

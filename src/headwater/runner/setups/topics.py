@@ -177,7 +177,7 @@ def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Call
 
     target = topic_target(warehouse, definition, reader, reader.decoder, opened.table, opened.notes, confirmed)
     source = SourceInput(definition.from_, reader)
-    return Flow(flow, fingerprint(definition), source, target, opened.ledger, guard)
+    return Flow(flow, fingerprint(definition), source, target, opened.ledger, guard, record=warehouse.state.note)
 
 
 def topic_target(
