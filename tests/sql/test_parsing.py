@@ -169,7 +169,7 @@ def test_conditions_begin_with_any_name(sql: str) -> None:
         ("select 'a", "not closed", "select 'a\n         ^"),
         ("select 1; select 2", "one statement at a time", "select 1; select 2\n            ^^^^^^"),
         ("drop table x", "no such statement", "drop table x\n  ^^^^"),
-        ("show tabels", "TOPICS, TABLES, VIEWS or EXPORTS", "show tabels\n       ^^^^^^"),
+        ("show tabels", "TOPICS, TABLES, VIEWS, EXPORTS or SYSTEM", "show tabels\n       ^^^^^^"),
         ("create materialized view v select 1", "made AS a query", "view v select 1\n  " + " " * 27 + "^^^^^^"),
         ("create materialized view topics.v as select 1", "is not a view", "^^^^^^^^"),
         ("create materialized view v as select 1 with (refesh='full')", "did you mean 'refresh'?", "^^^^^^"),

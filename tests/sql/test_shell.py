@@ -30,7 +30,11 @@ from tests.sql.lab import Bench
 from tests.support import Answer, headwater
 
 NAMES = {"topic": ["events", "orders"], "table": ["countries"], "mv": ["hourly"], "system": ["steps"]}
-COLUMNS = {"events": ["event_id", "event_type"], "countries": ["code", "name"], "orders": ["total"], "hourly": ["n"],
+COLUMNS = {
+    "events": ["event_id", "event_type"],
+    "countries": ["code", "name"],
+    "orders": ["total"],
+    "hourly": ["n"],
     "steps": ["duration_ms", "flow"],
 }
 
@@ -48,9 +52,9 @@ COLUMNS = {"events": ["event_id", "event_type"], "countries": ["code", "name"], 
         ("SELECT * FROM countries WHERE ", "event_", []),
         ("SELECT * FROM ", "system.s", ["system.steps"]),
         ("SELECT * FROM ", "st", []),
-        ("SELECT * FROM system.steps WHERE ", "d", ["duration_ms"]),
+        ("SELECT * FROM system.steps WHERE ", "dur", ["duration_ms"]),
         ("SELECT * FROM changes('", "st", []),
-        ("SHOW ", "SYS", ["SYSTEM"]),
+        ("SHOW ", "SYS", ["SYSTEM", "system.steps"]),
         ("SELECT ", "event_", ["event_id", "event_type"]),
         ("", "SEL", ["SELECT"]),
         ("", "refr", ["refresh"]),

@@ -15,7 +15,7 @@ import pytest
 from headwater.api.lake import Lake
 from headwater.core.errors import Code, HeadwaterError
 from headwater.core.state import MaintenanceRecord, RefreshRecord, State, StepRecord
-from headwater.query.system_tables import SYSTEM_TABLES
+from headwater.query.system.registry import SYSTEM_TABLES
 from tests.support import headwater
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=timezone.utc)
@@ -213,9 +213,7 @@ def test_dead_letters_without_their_bytes(tmp_path: Path) -> None:
     }  # fmt: skip
     types = [(name, pa.timestamp("us", tz="UTC") if name == "at" else None) for name in letter]
     columns = {name: pa.array([letter[name]], type or _type(letter[name])) for name, type in types}
-    deltalake.write_deltalake(
-        str(tmp_path / "lake/_headwater/dead_letters"), pa.table(columns), partition_by=["topic"]
-    )
+    deltalake.write_deltalake(str(tmp_path / "lake/_headwater/dead_letters"), pa.table(columns), partition_by=["topic"])
     with Lake.open(tmp_path) as lake:
         (row,) = lake.sql("SELECT * FROM system.dead_letters WHERE topic = 'steps'").to_dicts()
         assert row == {name: letter[name] for name in row} | {"message": "m" * 499 + "…"}

@@ -176,7 +176,7 @@ class Lake:
 
     def system_tables(self) -> Listing[SystemTableSummary]:
         """What the lake tells of its own work: the tables of the schema `system`."""
-        from headwater.query.system_tables import SYSTEM_TABLES
+        from headwater.query.system.registry import SYSTEM_TABLES
 
         return Listing(SystemTableSummary(one.name, one.columns, one.description) for one in SYSTEM_TABLES.values())
 

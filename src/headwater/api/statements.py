@@ -19,11 +19,12 @@ from headwater.operations.exports import checked, explained
 from headwater.operations.listings import HISTORY, shown
 from headwater.query.engines import Engine, answer
 from headwater.query.limits import Limits, QueryStop
-from headwater.query.own_folders import hide_folders
 from headwater.query.records import told
 from headwater.query.result import Result
 from headwater.query.settings import SqlSettings
-from headwater.query.system_tables import SystemTable, system_table
+from headwater.query.system.folders import hide_folders
+from headwater.query.system.registry import system_table
+from headwater.query.system.table import SystemTable
 from headwater.spark.errors import piece_of
 from headwater.sql.blame import asked_moment, blame, fragment, place_of
 from headwater.sql.bounds import too_deep

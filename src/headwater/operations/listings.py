@@ -9,7 +9,7 @@ from headwater.core.spec import RelationSpec, Topic, View
 from headwater.formats.base import Address
 from headwater.query.records import told
 from headwater.query.result import Result
-from headwater.query.system_tables import SYSTEM_TABLES
+from headwater.query.system.registry import SYSTEM_TABLES
 from headwater.sql.names import SYSTEM
 from headwater.sql.statements import Show
 from headwater.warehouse import Warehouse

@@ -24,7 +24,8 @@ from headwater.query.duckdb.translation.generator import text_of
 from headwater.query.duckdb.translation.nodes import columns_of
 from headwater.query.duckdb.translation.selects import Queries
 from headwater.query.duckdb.translation.terms import Refused, duckdb_type
-from headwater.query.system_tables import SystemRows, system_table
+from headwater.query.system.registry import system_table
+from headwater.query.system.table import SystemRows
 from headwater.sql.parse import STUMBLES
 from headwater.sql.references import parse_query, referring, resolve
 from headwater.sql.rewrite import time_travel

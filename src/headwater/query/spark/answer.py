@@ -27,7 +27,7 @@ from headwater.query.joinorder import ordered
 from headwater.query.limits import SMALL, QueryStop
 from headwater.query.spark.outputs import ArrowOutput
 from headwater.query.spark.safety import require_quiet, require_safe_text, with_windows_inside
-from headwater.query.system_tables import system_frame, system_table
+from headwater.query.system.registry import system_table
 from headwater.spark.errors import as_headwater_error, reason, without_plan
 from headwater.spark.jvm import HINT, Ending, bury, has_ended
 from headwater.spark.session import fork
@@ -160,7 +160,7 @@ class SparkAnswer:
             if reference.system:
                 view = f"headwater_system_{reference.name}_{self._tag[-12:]}"
                 if view not in views:
-                    system_frame(warehouse, session, system_table(reference.name)).createTempView(view)
+                    system_table(reference.name).frame(warehouse, session).createTempView(view)
                     views.add(view)
                 return view
             kind = resolve(reference, known)
