@@ -10,10 +10,12 @@ PYTHON ?=
 SUPPORTED := 3.10 3.11 3.12
 # Processes that share the tests; each has a Spark of about 2 GB.
 WORKERS ?= 2
+# How long `make soak` runs.
+MINUTES ?= 5
 COMPILE := uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
   --custom-compile-command "make lock" --quiet
 
-.PHONY: help install lint format test-fast test test-full demo lock lock-connectors clean
+.PHONY: help install lint format test-fast test test-full soak demo lock lock-connectors clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +63,9 @@ test: install ## every capability once in every format, under 30 minutes; ARGS="
 
 test-full: install ## all tests at full size, hours; PART=views for a folder of tests/
 	$(BIN)/python -m pytest --tier full -o timeout=0 -n $(WORKERS) --dist loadscope $(addprefix tests/,$(PART)) $(ARGS)
+
+soak: install ## ingest with views and maintenance for MINUTES=5, or hours; SOAK="--format iceberg" for another format
+	$(BIN)/python bench/soak.py --minutes $(MINUTES) $(SOAK)
 
 demo: $(VENV)/.demo ## run the demo project end to end
 	@$(BIN)/headwater demo

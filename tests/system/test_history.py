@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -13,6 +14,7 @@ import pytest
 
 from headwater.core.state import MaintenanceRecord, RefreshRecord, State, StepRecord
 from headwater.core.state.history import BEHIND, RECORDS, HistoryRecord, columns_of
+from tests.services.postgres import postgres
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=timezone.utc)
 STEP = StepRecord(
@@ -28,6 +30,21 @@ MAINTENANCE = MaintenanceRecord(
 @pytest.fixture
 def state(tmp_path: Path) -> State:
     return State.beside(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[State]:
+    with postgres() as address:
+        state = State(address)
+        yield state
+        state.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[State]:
+    state = State.beside(tmp_path) if request.param == "sqlite" else request.getfixturevalue("shared")
+    yield state
+    state.clear()
 
 
 def noted(state: State, record: type[HistoryRecord], *columns: str) -> list[tuple[object, ...]]:
@@ -90,39 +107,50 @@ def test_rows_wait_while_somebody_else_writes_for_long(
     assert noted(state, StepRecord, "step") == [(7,), (8,), (9,)]
 
 
-def test_the_oldest_and_the_many_go(state: State) -> None:
+def test_the_oldest_and_the_many_go(either: State) -> None:
     now = datetime.now(timezone.utc)
     for at, flow in enumerate(["topics.a", "topics.b", "topics.a", "topics.a", "topics.a"]):
-        state.note(replace(STEP, flow=flow, step=at, started_at=now - timedelta(days=40 if at == 0 else 1)))
-    state.flush_history()
-    assert state.prune_history(timedelta(days=30), 2) == 2
-    assert noted(state, StepRecord, "flow", "step") == [("topics.b", 1), ("topics.a", 3), ("topics.a", 4)]
-    assert state.prune_history(timedelta(days=30), 2) == 0
+        either.note(replace(STEP, flow=flow, step=at, started_at=now - timedelta(days=40 if at == 0 else 1)))
+    either.flush_history()
+    assert either.prune_history(timedelta(days=30), 2) == 2
+    assert noted(either, StepRecord, "flow", "step") == [("topics.b", 1), ("topics.a", 3), ("topics.a", 4)]
+    assert either.prune_history(timedelta(days=30), 2) == 0
 
 
-def test_it_is_pruned_while_it_is_written(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_pruned_while_it_is_written(either: State, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.core.state.database.PRUNED_EVERY", 10)
     monkeypatch.setattr("headwater.core.state.database.KEPT_ROWS", 5)
     now = datetime.now(timezone.utc)
     for number in range(95):
-        state.note(replace(STEP, step=number, started_at=now))
+        either.note(replace(STEP, step=number, started_at=now))
         if number % 7 == 0:
-            state.flush_history()
-    assert len(noted(state, StepRecord, "id")) <= 15
-    assert noted(state, StepRecord, "step")[-1] == (94,)
+            either.flush_history()
+    assert len(noted(either, StepRecord, "id")) <= 15
+    assert noted(either, StepRecord, "step")[-1] == (94,)
 
 
-def test_long_and_broken_texts_are_kept_as_far_as_they_go(state: State) -> None:
-    state.note(replace(STEP, error="x" * 10_000, error_code="A", from_positions="y" * 10_000))
-    state.note(replace(STEP, error="half \ud800 and \0 nothing"))
-    first, second = noted(state, StepRecord, "error", "from_positions")
+def test_long_and_broken_texts_are_kept_as_far_as_they_go(either: State) -> None:
+    either.note(replace(STEP, error="x" * 10_000, error_code="A", from_positions="y" * 10_000))
+    either.note(replace(STEP, error="half \ud800 and \0 nothing"))
+    first, second = noted(either, StepRecord, "error", "from_positions")
     assert first == ("x" * 499 + "…", None)
     assert second == ("half ? and  nothing", "{}")
 
 
-def test_another_lake_s_history_is_forgotten(state: State) -> None:
+def test_all_columns_come_back_from_a_shared_database_too(either: State) -> None:
     for record in (STEP, REFRESH, MAINTENANCE):
-        state.note(record)
-    state.flush_history()
-    state.clear()
-    assert [noted(state, record, "id") for record in RECORDS] == [[], [], []]
+        either.note(record)
+        names = list(columns_of(type(record)))
+        (row,) = noted(either, type(record), *names)
+        stored = dict(zip(names, row, strict=True))
+        assert {n: v for n, v in stored.items() if not n.endswith("_at")} == {
+            name: getattr(record, name) for name in names if not name.endswith("_at")
+        }
+
+
+def test_another_lake_s_history_is_forgotten(either: State) -> None:
+    for record in (STEP, REFRESH, MAINTENANCE):
+        either.note(record)
+    either.flush_history()
+    either.clear()
+    assert [noted(either, record, "id") for record in RECORDS] == [[], [], []]
