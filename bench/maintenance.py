@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=0, help="5,000 for `files`, 400 for `throughput`")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=5)
-    parser.add_argument("--warm", type=float, default=60)
+    parser.add_argument("--warm", type=float, default=30)
     given = parser.parse_args()
     if given.what == "files":
         files(given.format, given.rows, given.files or 5000, given.repeats)
