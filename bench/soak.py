@@ -46,11 +46,12 @@ views:
     sql: SELECT customer % 50 AS region, count(*) AS n, sum(amount) AS total FROM topic('events') GROUP BY 1
     refresh: {{mode: immediate, policy: incremental}}
   large:
-    sql: SELECT event_id, customer, amount FROM topic('events') WHERE amount >= 900
+    sql: SELECT event_id, customer, amount FROM topic('events') WHERE amount >= {large}
     refresh: {{mode: immediate, policy: incremental}}
 """
 COMMAND = [sys.executable, "-c", "from headwater.cli.main import main; main()"]
 CUSTOMERS = 500
+LARGE = 900
 RELATIONS = ("topics.events", "tables.latest", "views.totals", "views.large")
 FLAT = 1.2
 """How much slower the last fifth may be than the first."""
@@ -91,7 +92,7 @@ class Soak:
 
     def events(self, number: int) -> Iterator[dict[str, object]]:
         for at in range(number * self.rows, (number + 1) * self.rows):
-            yield {"event_id": f"e{at}", "customer": at * 7919 % CUSTOMERS, "amount": at * 31 % 1000}
+            yield {"event_id": f"e{at}", "customer": at * 7919 % CUSTOMERS, "amount": _amount(at)}
 
     def land(self, number: int) -> None:
         part = self.root / "part"
@@ -138,10 +139,18 @@ class Soak:
     def _settle(self, runner: subprocess.Popen[bytes]) -> None:
         """Until all rows have come through, or nothing moves any more."""
         total, seen, moved = len(self.landed) * self.rows, -1, time.monotonic()
+        large = sum(1 for at in range(total) if _amount(at) >= LARGE)
+        last = sum(range(max(0, total - CUSTOMERS), total))  # each customer's last event is among those
+        wanted = [total, total, large, last]
+        counts = [
+            ("topic('events')", "count(*)"),
+            ("mv('totals')", "sum(n)"),
+            ("mv('large')", "count(*)"),
+            ("table('latest')", "sum(cast(substr(event_id, 2) AS bigint))"),
+        ]
         while runner.poll() is None and time.monotonic() - moved < 300:
-            now = [self._count("topic('events')", "count(*)"), self._count("mv('totals')", "sum(n)")]
-            if now == [total, total]:
-                time.sleep(5)  # what else hangs on the last step
+            now = [self._count(*one) for one in counts]
+            if now == wanted:
                 return
             if sum(now) != seen:
                 seen, moved = sum(now), time.monotonic()
@@ -153,6 +162,10 @@ class Soak:
                 return int(lake.sql(f"SELECT {what} AS n FROM {relation}", engine="duckdb").to_dicts()[0]["n"] or 0)
         except HeadwaterError:
             return 0  # not made yet, or read at the very moment of its change
+
+
+def _amount(at: int) -> int:
+    return at * 31 % 1000
 
 
 def _memory(runner: psutil.Process) -> tuple[int, int]:
@@ -287,7 +300,7 @@ def _exact(soak: Soak, lake: Lake) -> Iterator[Check]:
         one[0], one[1] = one[0] + 1, one[1] + amount
     kept = {row["region"]: [row["n"], row["total"]] for row in lake.sql("SELECT * FROM mv('totals')").to_dicts()}
     yield Check("the view of sums equals its query", kept == totals, f"{len(kept)} groups")
-    large = {str(event["event_id"]) for event, amount in zip(events, amounts, strict=True) if amount >= 900}
+    large = {str(event["event_id"]) for event, amount in zip(events, amounts, strict=True) if amount >= LARGE}
     rows = [row["event_id"] for row in lake.sql("SELECT event_id FROM mv('large')").to_dicts()]
     yield Check(
         "the view of rows equals its query", len(rows) == len(large) and set(rows) == large, f"{len(rows)} rows"
@@ -310,7 +323,9 @@ def main() -> None:
     root = given.keep or Path(tempfile.mkdtemp(prefix="headwater-soak-"))
     (root / "landing").mkdir(parents=True)
     maintenance = "false" if given.no_maintenance else "{}"
-    (root / "headwater.yml").write_text(PROJECT.format(format=given.format, maintenance=maintenance), encoding="utf-8")
+    (root / "headwater.yml").write_text(
+        PROJECT.format(format=given.format, maintenance=maintenance, large=LARGE), encoding="utf-8"
+    )
     soak = Soak(root, given.rows)
     code = soak.run(given.minutes)
     found = list(checks(soak, code, given.warm))

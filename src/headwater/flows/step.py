@@ -10,6 +10,7 @@ micro-batches of a streaming query, for streaming tables and for sinks. Both go 
 from __future__ import annotations
 
 import json
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -27,6 +28,9 @@ Rows = TypeVar("Rows")
 
 Recorder = Callable[[StepRecord], None]
 """Is told of each try of a step, and takes no time for it: `State.note`."""
+
+_CANCELLED = re.compile(r"cancelled job (?:tag|group)")
+"""What Spark says of a job that was ended because its flow was told to stop."""
 
 log = get_logger(__name__)
 
@@ -226,7 +230,8 @@ class StepEngine(Generic[Rows]):
         from headwater.spark.errors import as_headwater_error
 
         problem = as_headwater_error(error).problem
-        self._note(step, "failed", error_code=str(problem.code), error=problem.message)
+        outcome = "cancelled" if _CANCELLED.search(problem.message) else "failed"
+        self._note(step, outcome, error_code=str(problem.code), error=problem.message)
 
     def _note(
         self,

@@ -70,7 +70,7 @@ class StepRecord(HistoryRecord):
     to_positions: str | None
     version: int | None
     outcome: str
-    """committed, nothing or failed."""
+    """committed, nothing, failed or cancelled."""
     recovered: bool
     """It was begun by a process that ended in the middle of it."""
     error_code: str | None = None
