@@ -28,6 +28,7 @@ from headwater.project.definition import ProjectDefinition
 from headwater.project.fingerprint import fingerprint as fingerprint
 from headwater.recovery.reconciliation import reconcile, require_lake, require_readable
 from headwater.sources.table.config import TableSource
+from headwater.spark.internals import gateway_of
 from headwater.spark.jvm import Restarts, bury, is_gone
 from headwater.spark.object_stores import storage_needs
 from headwater.spark.session import (
@@ -115,7 +116,7 @@ class Warehouse:
         """The one Spark of this process, with what the project's formats need and nothing else."""
         with self._lock:
             if self._spark is not None and self._started_spark and self.restarts is not None and is_gone():
-                ending = bury(self._spark.sparkContext._gateway)
+                ending = bury(gateway_of(self._spark.sparkContext))
                 if not self.restarts.allow():
                     raise self.restarts.exhausted(ending)
                 return self.restart_spark()

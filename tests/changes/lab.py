@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from headwater.core.model import WEIGHT
 from headwater.formats.key_filter import KeyFilter
 from headwater.incremental.operator import Moment
-from headwater.ingest.schemas import parse_ddl
+from headwater.schema.types import parse_ddl
 from headwater.spark.arrow_bridge import local_frame
 
 Row = tuple[Any, ...]

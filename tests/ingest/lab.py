@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.core.spec import Topic
-from headwater.ingest.schemas import parse_ddl
 from headwater.project.decorators import Registered
 from headwater.project.load.loader import load_project
+from headwater.schema.types import parse_ddl
 
 STANDARD = {"event_id": "string", "event_type": "string", "event_timestamp": "timestamp", "event_version": "bigint"}
 

@@ -44,6 +44,19 @@ def _asks_for(compared: ast.Compare, names: set[str]) -> bool:
     return bool(constants & names and whose & {"name", "type", "format"})
 
 
+def test_what_pyspark_keeps_to_itself_is_asked_for_in_one_room() -> None:
+    """`spark/internals.py` gives its Java objects to the others: a new release of Spark is a change of that room."""
+    kept = {"_jvm", "_jdf", "_jsparkSession", "_jsc", "_sc", "_gateway", "_jc", "_jrdd", "_jreader", "_jwrite"}
+    asked = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.attr}"
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] != "spark"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in kept
+    ]
+    assert asked == []
+
+
 def test_no_native_reader_loads_pyspark() -> None:
     natives = sorted(path.parent.name for path in (PACKAGE / "formats").glob("*/native.py"))
     assert natives

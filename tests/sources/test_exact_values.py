@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.api.lake import Lake
-from headwater.ingest.schemas import parse_ddl
+from headwater.schema.types import parse_ddl
 from headwater.sources.decoders.base import EVENT, POSITION, PROBLEM, RAW, UNKNOWN, Decoder
 from headwater.sources.decoders.bounded import BoundedDecoder
 from headwater.sources.decoders.csv import CsvDecoder

@@ -63,7 +63,7 @@ def test_questions(sql: str) -> None:
         ("DROP MATERIALIZED VIEW v", "DROP"),
         ("REFRESH MATERIALIZED VIEW v", "REFRESH"),
         ("EXPORT topic('x') TO DELTA 'y'", "EXPORT"),
-        ("SET headwater.rewrite = on", "SET"),
+        ("SET headwater.engine = spark", "SET"),
     ],
 )
 def test_anything_else_is_refused_at_its_place(sql: str, blamed: str) -> None:

@@ -230,7 +230,7 @@ SELECT * FROM events LIMIT ?
 SELECT 1; SELECT * FROM text.`{_FILE}`
 SELECT 1;;SELECT 2
 SET spark.sql.runSQLOnFiles = true
-SET headwater.rewrite = on
+SET headwater.engine = spark
 RESET
 USE lake
 SHOW CATALOGS

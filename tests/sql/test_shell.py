@@ -71,11 +71,11 @@ def piped(bench: Bench, text: str, monkeypatch: pytest.MonkeyPatch, *options: st
 
 
 def test_statements_are_piped_in(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "\\o ndjson\nSELECT 1 AS a;\nSET headwater.rewrite = on;\nSELECT\n  ';' AS b -- ;\n; SELECT 3 AS c"
+    text = "\\o ndjson\nSELECT 1 AS a;\nSET headwater.stale = serve;\nSELECT\n  ';' AS b -- ;\n; SELECT 3 AS c"
     answer = piped(bench, text, monkeypatch)
     assert answer.code == 0, answer.err
     assert answer.out.splitlines() == [
-        '{"a": 1}', '{"name": "headwater.rewrite", "value": "on"}', '{"b": ";"}', '{"c": 3}',
+        '{"a": 1}', '{"name": "headwater.stale", "value": "serve"}', '{"b": ";"}', '{"c": 3}',
     ]  # fmt: skip
 
 

@@ -177,11 +177,11 @@ def test_a_query_is_explained(bench: Bench) -> None:
 
 def test_settings_last_as_long_as_the_lake(bench: Bench) -> None:
     with Lake.open(bench.root) as lake:
-        assert lake.sql("SET headwater.rewrite").rows() == [{"name": "headwater.rewrite", "value": "off"}]
-        lake.sql("SET headwater.rewrite = on")
-        assert {"name": "headwater.rewrite", "value": "on"} in lake.sql("SET").rows()
-    assert bench.refused("SET headwater.rewritten = on")["hint"] == "did you mean 'headwater.rewrite'?"
-    assert bench.refused("SET headwater.rewrite = maybe")["code"] == "INVALID_VALUE"
+        assert lake.sql("SET headwater.stale").rows() == [{"name": "headwater.stale", "value": "refresh"}]
+        lake.sql("SET headwater.stale = serve")
+        assert {"name": "headwater.stale", "value": "serve"} in lake.sql("SET").rows()
+    assert bench.refused("SET headwater.stall = serve")["hint"] == "did you mean 'headwater.stale'?"
+    assert bench.refused("SET headwater.stale = maybe")["code"] == "INVALID_VALUE"
     assert bench.rows("SET headwater.engine", "--set", "headwater.engine=spark")[0]["value"] == "spark"
 
 

@@ -163,7 +163,6 @@ class _Execution:
                 sql,
                 engine=engine or self._engine,
                 limits=self._asking.limits,
-                rewrite=self._settings.rewrite == "on",
                 stopping=self._asking.stopping,
                 read_only=self._asking.read_only,
                 here=here,
@@ -368,7 +367,7 @@ class _Execution:
             return table.schema()
         definition = self._warehouse.definition(Kind.TABLE, name)
         declared = definition.schema_ if isinstance(definition, Table) else None
-        from headwater.ingest.schemas import parse_ddl
+        from headwater.schema.types import parse_ddl
 
         return parse_ddl(self._warehouse.spark, declared)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, DataType, DecimalType, MapType, StructField, StructType
+from pyspark.sql.types import BooleanType, DataType, DecimalType, StructType
 
 from headwater.core.errors import Code, Problem, ProjectError, TerminalError, did_you_mean
 from headwater.core.model import DELETED
 from headwater.core.spec import Layout
 from headwater.formats.base import Address, Capability, Format
+from headwater.schema.changes import Retype
 from headwater.spark.frames import column
 
 TRANSFORM = re.compile(r"^\s*(\w+)\s*\((.*)\)\s*$")
@@ -36,49 +35,6 @@ def aligned(df: DataFrame, schema: StructType, address: Address, *, deletes: boo
         flag = F.coalesce(column(DELETED), F.lit(False)) if DELETED in given else F.lit(False)
         columns.append(flag.cast(BooleanType()).alias(DELETED))
     return df.select(*columns)
-
-
-@dataclass(frozen=True)
-class AddColumn:
-    """A column to add; `parent` is the path of the struct it goes into."""
-
-    parent: tuple[str, ...]
-    field: StructField
-
-
-@dataclass(frozen=True)
-class Retype:
-    """A column whose type differs."""
-
-    path: tuple[str, ...]
-    old: DataType
-    new: DataType
-
-
-def schema_changes(old: StructType, new: StructType) -> Iterator[AddColumn | Retype]:
-    """What leads from `old` to `new`: columns to add and types that differ. Nothing is ever dropped."""
-    yield from _struct_changes(old, new, ())
-
-
-def _struct_changes(old: StructType, new: StructType, at: tuple[str, ...]) -> Iterator[AddColumn | Retype]:
-    known = {f.name: f for f in old.fields}
-    for f in new.fields:
-        if f.name not in known:
-            yield AddColumn(at, f)
-        else:
-            yield from _type_changes(known[f.name].dataType, f.dataType, (*at, f.name))
-
-
-def _type_changes(old: DataType, new: DataType, at: tuple[str, ...]) -> Iterator[AddColumn | Retype]:
-    if isinstance(old, StructType) and isinstance(new, StructType):
-        yield from _struct_changes(old, new, at)
-    elif isinstance(old, ArrayType) and isinstance(new, ArrayType):
-        yield from _type_changes(old.elementType, new.elementType, (*at, "element"))
-    elif isinstance(old, MapType) and isinstance(new, MapType):
-        yield from _type_changes(old.keyType, new.keyType, (*at, "key"))
-        yield from _type_changes(old.valueType, new.valueType, (*at, "value"))
-    elif old.simpleString() != new.simpleString():
-        yield Retype(at, old, new)
 
 
 def can_widen(format: Format, old: DataType, new: DataType) -> bool:

@@ -28,10 +28,11 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
 from headwater.core.model import WEIGHT, At, Version
 from headwater.core.storage import Files
-from headwater.formats.evolution import Retype, schema_changes
 from headwater.formats.feed_folders import feed_folder, safe_name
 from headwater.formats.footers import row_counts
+from headwater.schema.changes import Retype, schema_changes
 from headwater.spark.frames import column
+from headwater.spark.internals import java_context
 from headwater.spark.session import activate, fork
 
 if TYPE_CHECKING:
@@ -271,7 +272,7 @@ class _Pump:
                 return
 
     def _session_is_up(self) -> bool:
-        context = self._spark.sparkContext._jsc
+        context = java_context(self._spark)
         return context is not None and not context.sc().isStopped()
 
 

@@ -19,6 +19,7 @@ from headwater.incremental.translation.query import Translation
 from headwater.incremental.translation.refusal import NotIncremental
 from headwater.incremental.translation.types import Types
 from headwater.spark.frames import column
+from headwater.spark.internals import analyzed_plan, java, java_session
 from headwater.sql.dialect import Headwater
 from headwater.sql.nondeterminism import non_deterministic
 from headwater.sql.references import parse_query
@@ -51,7 +52,7 @@ def incremental(spark: SparkSession, sql: str, sources: Sequence[str]) -> Query:
     """A query over temporary views of the session as operators; NotIncremental says why it can't be."""
     parsed = parse_query(sql)
     answered = spark.sql(parsed.sql(dialect=Headwater))
-    analyzed: Any = answered._jdf.queryExecution().analyzed()
+    analyzed: Any = analyzed_plan(answered)
     if not analyzed.deterministic():
         raise NotIncremental("the query gives something else each time", hint="leave out rand(), uuid() and the like")
     moment = next((one for one in non_deterministic(parsed) if one.clock), None)
@@ -103,8 +104,8 @@ def _require_same_types(spark: SparkSession, query: Query, answered: DataFrame) 
 
 def _aggregate_functions(spark: SparkSession) -> Callable[[str], bool]:
     """Whether a function is an aggregate, as the session's own registry has it."""
-    jvm: Any = spark._jvm
-    registry: Any = spark._jsparkSession.sessionState().functionRegistry()
+    jvm: Any = java(spark)
+    registry: Any = java_session(spark).sessionState().functionRegistry()
 
     @cache
     def is_aggregate(name: str) -> bool:

@@ -13,8 +13,9 @@ from headwater.core.model import WEIGHT
 from headwater.formats.key_filter import KeyFilter
 from headwater.incremental.operator import Moment, Operator, Sources, Strategy
 from headwater.schema.arrow import as_spark
+from headwater.schema.types import has_map
 from headwater.spark.arrow_bridge import following, gathered, local_frame, lying
-from headwater.spark.frames import column, has_map
+from headwater.spark.frames import column
 
 FEW = 20_000
 """Rows of a change up to which it comes to the driver."""

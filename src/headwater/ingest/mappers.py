@@ -16,11 +16,12 @@ from headwater.ingest.code.event import HIDDEN
 from headwater.ingest.code.functions import empty, expressions, types_of
 from headwater.ingest.code.shipment import packed_as
 from headwater.ingest.columns import EVENT_DATE, SOURCE, STANDARD
-from headwater.ingest.rowtypes import arrow_type, joined_type, without_untyped
-from headwater.ingest.schemas import nullable, parse_ddl
 from headwater.project.decorators import Registered
 from headwater.project.signatures import Mode, Signature, code_location, mappers_of, signature_of
+from headwater.schema.arrow import arrow_type
 from headwater.schema.cast import conformed
+from headwater.schema.merge import exact_type
+from headwater.schema.types import nullable, parse_ddl, without_untyped
 from headwater.sources.decoders.base import EVENT, POSITION, PROBLEM, RAW
 from headwater.sources.decoders.typed import PROBLEM_TYPE, problem
 from headwater.spark.frames import column
@@ -77,9 +78,12 @@ class TopicMapping:
         return F.when(column(PROBLEM).isNull(), number).cast(IntegerType())
 
     def _by_python(self, df: DataFrame, in_python: Mapping[int, _Made]) -> DataFrame:
-        packed = {number: packed_as(one.function, one.mode, arrow_type(one.types)) for number, one in in_python.items()}
+        packed = {
+            number: packed_as(one.function, one.mode, arrow_type(one.types.jsonValue()))
+            for number, one in in_python.items()
+        }
         schema = StructType([*df.schema.fields, StructField(ROW, self.schema)])
-        rows = Rows(packed, arrow_type(self.schema), HIDDEN | {MAPPER})
+        rows = Rows(packed, arrow_type(self.schema.jsonValue()), HIDDEN | {MAPPER})
         return df.mapInArrow(rows, nullable(schema))
 
     def _by_columns(self) -> Column:
@@ -171,7 +175,7 @@ def _joined(made: Sequence[_Made]) -> StructType:
     for one in made:
         for f in one.types.fields:
             known, first = types.get(f.name, (f.dataType, one.function))
-            found = joined_type(known, f.dataType)
+            found = exact_type(known, f.dataType)
             if found is None:
                 problems.append(_disagreement(f, one.function, known, first))
                 continue

@@ -33,10 +33,10 @@ from headwater.ingest.columns import (
 from headwater.ingest.detection import DEEPEST, TOO_MANY
 from headwater.ingest.hints import REQUIRED, UNREADABLE
 from headwater.ingest.mappers import TopicMapping, mapping_for
-from headwater.ingest.schemas import beyond, within
 from headwater.ingest.selection import is_only_misfit, keeps_without_values, select
 from headwater.ingest.upcast import upcast
 from headwater.project.decorators import Registered
+from headwater.schema.merge import beyond, within
 from headwater.sources.base import SourceSpec
 from headwater.sources.decoders.base import (
     CAST_FAILURES,

@@ -6,15 +6,15 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
-from pyspark.sql import SparkSession
-from pyspark.sql.types import ArrayType, DataType, StructField, StructType
+from pyspark.sql.types import DataType, StructType
 
 from headwater.core.errors import Code, IntegrityError
 from headwater.core.storage import Files
 from headwater.formats.base import Format
-from headwater.formats.evolution import AddColumn, Retype, can_widen, schema_changes
+from headwater.formats.evolution import can_widen
+from headwater.schema.changes import AddColumn, Retype, column_of, schema_changes
+from headwater.schema.merge import merged_structs
 
 _FOLDER = "schema"
 _NAME = re.compile(r"^(\d{6})\.json$")
@@ -104,81 +104,18 @@ class SchemaLog:
             ) from error
 
 
-def joined(known: StructType, found: StructType, format: Format) -> StructType:
-    """What is known, with what is new in `found`; a type changes only where the format widens it in place."""
-    new = {f.name: f for f in found.fields}
-    fields = [
-        StructField(f.name, _joined_type(f.dataType, new.pop(f.name).dataType, format)) if f.name in new else f
-        for f in known.fields
-    ]
-    return StructType(fields + [StructField(f.name, f.dataType) for f in new.values()])
+def joined(known: StructType, more: StructType, format: Format) -> StructType:
+    """What is known, with what is new in `more`; a type changes only where the format widens it in place."""
 
+    def choose(old: DataType, new: DataType) -> DataType:
+        return new if can_widen(format, old, new) else old
 
-def beyond(payload: DataType, adopted: DataType) -> DataType | None:
-    """What of the payload was not adopted, as a type of its own; None if all was."""
-    if isinstance(payload, StructType) and isinstance(adopted, StructType):
-        fields = []
-        for f in payload.fields:
-            if f.name not in adopted.names:
-                fields.append(f)
-            elif (rest := beyond(f.dataType, adopted[f.name].dataType)) is not None:
-                fields.append(StructField(f.name, rest))
-        return StructType(fields) if fields else None
-    if isinstance(payload, ArrayType) and isinstance(adopted, ArrayType):
-        rest = beyond(payload.elementType, adopted.elementType)
-        return None if rest is None else ArrayType(rest)
-    return None
-
-
-def within(found: StructType, known: StructType) -> StructType:
-    """What is found of what is known, at any depth, in the types that it was found in."""
-    kept = [f for f in found.fields if f.name in known.names]
-    return StructType([StructField(f.name, _within(f.dataType, known[f.name].dataType)) for f in kept])
-
-
-def hinted(schema: StructType, hints: StructType | None) -> StructType:
-    """The schema with some columns' types as they were told."""
-    if hints is None:
-        return schema
-    told = {f.name: f for f in hints.fields}
-    return StructType([told.pop(f.name, f) for f in schema.fields] + list(told.values()))
-
-
-def parse_ddl(spark: SparkSession, ddl: str | None) -> StructType | None:
-    """`amount decimal(12,2), at timestamp` as a schema."""
-    if not ddl:
-        return None
-    parsed: Any = spark._jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl)  # type: ignore[union-attr]
-    return StructType.fromJson(json.loads(parsed.json()))
-
-
-def nullable(schema: StructType) -> StructType:
-    """Every field may be missing: what must be there is checked, not assumed."""
-    return StructType([StructField(f.name, f.dataType) for f in schema.fields])
-
-
-def _joined_type(known: DataType, found: DataType, format: Format) -> DataType:
-    if isinstance(known, StructType) and isinstance(found, StructType):
-        return joined(known, found, format)
-    if isinstance(known, ArrayType) and isinstance(found, ArrayType):
-        return ArrayType(_joined_type(known.elementType, found.elementType, format))
-    return found if can_widen(format, known, found) else known
-
-
-def _within(found: DataType, known: DataType) -> DataType:
-    if isinstance(found, StructType) and isinstance(known, StructType):
-        return within(found, known)
-    if isinstance(found, ArrayType) and isinstance(known, ArrayType):
-        return ArrayType(_within(found.elementType, known.elementType))
-    return found
-
-
-def name_of(change: AddColumn | Retype) -> str:
-    """The column that a change is about, with dots into structs."""
-    return ".".join((*change.parent, change.field.name) if isinstance(change, AddColumn) else change.path)
+    both = merged_structs(known, more, choose, maps=False)
+    assert both is not None
+    return both
 
 
 def _told(change: AddColumn | Retype) -> str:
     if isinstance(change, AddColumn):
-        return f"{name_of(change)} {change.field.dataType.simpleString()} added"
-    return f"{name_of(change)} {change.old.simpleString()} widened to {change.new.simpleString()}"
+        return f"{column_of(change)} {change.field.dataType.simpleString()} added"
+    return f"{column_of(change)} {change.old.simpleString()} widened to {change.new.simpleString()}"

@@ -25,7 +25,6 @@ from headwater.core.spec import layout_of
 from headwater.flows.ledger import Intent
 from headwater.flows.step import Landed, Step, Target
 from headwater.formats.base import Capability
-from headwater.formats.evolution import schema_changes
 from headwater.formats.native import NativeTable
 from headwater.formats.spark_table import SparkTable
 from headwater.ingest.code.failing_records import failing, may_be_of_a_record, may_be_of_an_event, raising
@@ -37,7 +36,10 @@ from headwater.ingest.detection import Detection
 from headwater.ingest.hints import with_hint
 from headwater.ingest.pipeline import Pipeline, Shaped, tell_twins_apart
 from headwater.ingest.rejects import failed, letter
-from headwater.ingest.schemas import SchemaLog, SchemaVersion, hinted, joined, name_of, nullable, within
+from headwater.ingest.schemas import SchemaLog, SchemaVersion, joined
+from headwater.schema.changes import column_of, schema_changes
+from headwater.schema.merge import hinted, within
+from headwater.schema.types import nullable
 from headwater.sources.decoders.base import POSITION, PROBLEM, RAW, SCHEMA, UNKNOWN, Decoder
 from headwater.spark.arrow_bridge import first_of, gathered, local_frame
 from headwater.spark.errors import reason
@@ -351,7 +353,7 @@ class TopicTarget(Target[DataFrame]):
             raise TerminalError(
                 Code.SCHEMA_MISMATCH,
                 f"topics.{self._topic.name}: records bring what the topic does not know: "
-                f"{', '.join(map(name_of, changes))}",
+                f"{', '.join(map(column_of, changes))}",
                 where=self._topic.where,
                 hint="set schema.new_column to add, rescue or ignore",
             )

@@ -14,11 +14,12 @@ from headwater.core.spec import Topic
 from headwater.ingest.code.batches import Lifted, Packed
 from headwater.ingest.code.functions import expressions, types_of
 from headwater.ingest.code.shipment import packed_as
-from headwater.ingest.rowtypes import arrow_type, joined_type, without_untyped
-from headwater.ingest.schemas import parse_ddl
 from headwater.project.decorators import Registered
 from headwater.project.signatures import Mode, code_location, signature_of
+from headwater.schema.arrow import arrow_type
 from headwater.schema.cast import conformed, struct_of
+from headwater.schema.merge import exact_type
+from headwater.schema.types import parse_ddl, without_untyped
 from headwater.sources.decoders.base import EVENT, PROBLEM
 from headwater.spark.frames import column
 
@@ -122,7 +123,7 @@ def _by_python(df: DataFrame, steps: Sequence[Registered], payload: StructType) 
         declared = parse_ddl(df.sparkSession, signature_of(function).schema)
         if declared is not None:
             wanted = _widened(wanted, declared, function)
-    event = arrow_type(wanted)
+    event = arrow_type(wanted.jsonValue())
     chains: dict[str, dict[int, Packed]] = {}
     for function in steps:
         chains.setdefault(function.events[0], {})[function.from_version or 1] = packed_as(function, Mode.EVENT, event)
@@ -134,7 +135,7 @@ def _widened(payload: StructType, fields: StructType, function: Registered) -> S
     """The payload's schema with an upcaster's fields."""
     types = {f.name: f.dataType for f in payload.fields}
     for f in fields.fields:
-        found = joined_type(types[f.name], f.dataType) if f.name in types else f.dataType
+        found = exact_type(types[f.name], f.dataType) if f.name in types else f.dataType
         if found is None:
             message = (
                 f"upcaster '{function.name}' gives '{f.name}' as {f.dataType.simpleString()}, "

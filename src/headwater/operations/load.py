@@ -11,9 +11,9 @@ from headwater.core.model import Kind, Version
 from headwater.core.record import Record
 from headwater.core.spec import Table, layout_of
 from headwater.flows.ledger import flow_name
-from headwater.ingest.schemas import parse_ddl
 from headwater.runner.holds import holding
 from headwater.runner.leases import require_free
+from headwater.schema.types import parse_ddl
 from headwater.spark.session import activate, fork
 from headwater.tables.reference import check_rows, loaded
 from headwater.tables.seeds import make_room

@@ -31,29 +31,21 @@ def answer(
     *,
     engine: Engine = "auto",
     limits: Limits | None = None,
-    rewrite: bool = False,
     stopping: QueryStop | None = None,
     read_only: bool = False,
     here: bool = False,
 ) -> Result:
     """Answer one SELECT. Every relation is read at one version from start to end.
 
-    With `rewrite` a fresh view that holds the answer is read instead; with `stopping` the query can be stopped
-    before its result is there. A `read_only` query comes from others: it passed `sql.safety`, and Spark's own reading
-    of it is checked as well. Where queries have a Spark of their own, `here` takes the flows' all the same.
+    With `stopping` the query can be stopped before its result is there. A `read_only` query comes from others: it
+    passed `sql.safety`, and Spark's own reading of it is checked as well. Where queries have a Spark of their own,
+    `here` takes the flows' all the same.
     """
     if engine not in ENGINES:
         raise UsageError(Code.USAGE, f"there is no engine '{engine}'", hint="auto, duckdb or spark")
     limits = limits or Limits()
     stopping = stopping or QueryStop(limits.seconds)
-    view = None
-    if rewrite:
-        from headwater.query.view_rewrite import by_view
-
-        found = by_view(warehouse, sql)
-        if found is not None and found.fresh:
-            sql, view = found.sql, found.view
-    return _Asked(warehouse, sql, engine, limits, stopping, view, read_only, here).result()
+    return _Asked(warehouse, sql, engine, limits, stopping, read_only, here).result()
 
 
 class _Asked:
@@ -66,12 +58,11 @@ class _Asked:
         engine: Engine,
         limits: Limits,
         stopping: QueryStop,
-        view: str | None,
         read_only: bool,
         here: bool,
     ) -> None:
         self._warehouse, self._sql, self._engine = warehouse, sql, engine
-        self._limits, self._stopping, self._view = limits, stopping, view
+        self._limits, self._stopping = limits, stopping
         self._read_only, self._here = read_only, here
         self._bounded = bounded(sql, limits.rows)
         self._plan: QueryPlan | None = None
@@ -79,7 +70,7 @@ class _Asked:
 
     def result(self) -> Result:
         found = self._answered()
-        return Result(found, self._answered, limits=self._limits, stopping=self._stopping, df=self._df, view=self._view)
+        return Result(found, self._answered, limits=self._limits, stopping=self._stopping, df=self._df)
 
     def _answered(self) -> Answer:
         from headwater.query.duckdb.translation.terms import Refused

@@ -9,7 +9,7 @@ from dataclasses import replace
 from headwater.query.duckdb.eligibility import REASON, Chosen, QueryPlan, plan
 from headwater.query.duckdb.translation.terms import Refused
 from headwater.query.engines import Engine
-from headwater.query.explanation import Explained, Offer, Stage, TableRead
+from headwater.query.explanation import Explained, Stage, TableRead
 from headwater.query.gathered import Statistics
 from headwater.query.limits import Limits, QueryStop
 from headwater.query.row_groups import count
@@ -30,12 +30,9 @@ def explain(
     read_only: bool = False,
 ) -> Explained:
     """How a query would be answered; with `analyze` it is run, and what was read of each table is told."""
-    from headwater.query.view_rewrite import by_view
-
     limits = limits or Limits()
     stopping = stopping or QueryStop(limits.seconds)
     begun = time.perf_counter()
-    offer = by_view(warehouse, sql)
     found: QueryPlan | None = None
     known: Sequence[Chosen] = ()
     reason = "it was asked for"
@@ -50,27 +47,25 @@ def explain(
     planned = Stage("choose and translate", time.perf_counter() - begun)
     if found is not None and engine != "spark":
         try:
-            return _by_duckdb(found, planned, offer, analyze, limits, stopping, Statistics(warehouse))
+            return _by_duckdb(found, planned, analyze, limits, stopping, Statistics(warehouse))
         except Refused as refused:
             if engine == "duckdb":
                 raise
             reason = refused.reason
     process = isolation.process() if analyze else None
     if process is not None:
-        return replace(process.explain(AskPlan(sql, reason, read_only), stopping), view=offer)
+        return process.explain(AskPlan(sql, reason, read_only), stopping)
     from headwater.query.spark.plans import explained_by_spark
 
     pinned = {} if found is None else {key: read.version for key, read in found.readings.items()}
-    told = explained_by_spark(
+    return explained_by_spark(
         warehouse, sql, reason, pinned, known, planned, stopping, analyze=analyze, read_only=read_only
     )
-    return replace(told, view=offer)
 
 
 def _by_duckdb(
     found: QueryPlan,
     planned: Stage,
-    offer: Offer | None,
     analyze: bool,
     limits: Limits,
     stopping: QueryStop,
@@ -78,7 +73,7 @@ def _by_duckdb(
 ) -> Explained:
     tables = tuple(table_read(one, statistics) for one in found.scans)
     if not analyze:
-        return Explained("duckdb", REASON, tables, view=offer, stages=(planned,), plan=found.text)
+        return Explained("duckdb", REASON, tables, stages=(planned,), plan=found.text)
     from headwater.query.duckdb.profile import profiled
 
     profile = profiled(found, limits, stopping)
@@ -91,7 +86,6 @@ def _by_duckdb(
         REASON,
         tables,
         analyzed=True,
-        view=offer,
         rows_estimated=profile.rows_estimated,
         rows=profile.rows,
         stages=(planned, *profile.stages),

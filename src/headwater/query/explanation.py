@@ -9,18 +9,6 @@ from headwater.core.model import Version
 
 
 @dataclass(frozen=True)
-class Offer:
-    """A view that holds the answer to a query."""
-
-    view: str
-    fresh: bool
-    why: str
-    """Why it can be used, or why it is not fresh."""
-    sql: str
-    """The query over the view."""
-
-
-@dataclass(frozen=True)
 class TableRead:
     """One place that reads a relation. None is 'not known'; figures of what was done are there after ANALYZE only."""
 
@@ -168,7 +156,6 @@ class Explained:
     reason: str
     tables: tuple[TableRead, ...]
     analyzed: bool = False
-    view: Offer | None = None
     rows_estimated: int | None = None
     rows: int | None = None
     stages: tuple[Stage, ...] = ()
@@ -198,9 +185,6 @@ class Explained:
             found += table.lines()
         found += [order.line() for order in self.joins]
         found += [one.line() for one in self.broadcasts]
-        if self.view is not None:
-            state = "fresh" if self.view.fresh else "not fresh"
-            found.append(f"view: mv('{self.view.view}') could answer it; {state}: {self.view.why}")
         if self.rows_estimated is not None or self.rows is not None:
             actual = "" if self.rows is None else f", actual {self.rows}"
             found.append(f"rows: estimated {_told(self.rows_estimated)}{actual}")

@@ -90,7 +90,6 @@ class Result:
         limits: Limits | None = None,
         stopping: QueryStop | None = None,
         df: Callable[[], DataFrame] | None = None,
-        view: str | None = None,
     ) -> None:
         self._answer = answer
         self._again = again
@@ -100,7 +99,6 @@ class Result:
         self._fresh = True
         self._length: int | None = None
         self._held: list[pa.RecordBatch] | None = None
-        self._from_view = view
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
@@ -158,11 +156,6 @@ class Result:
         """Their names."""
         return list(self.schema.names)
 
-    @property
-    def from_view(self) -> str | None:
-        """The view that was read instead of the tables that the query names."""
-        return self._from_view
-
     def df(self) -> DataFrame:
         """A Spark DataFrame of it; starts Spark where DuckDB has answered."""
         if self._df is None:
@@ -211,7 +204,7 @@ class Result:
     def head(self, n: int = 5) -> Result:
         """Its first rows, as a result of their own."""
         answer = HeldAnswer(self._first(n), self.engine, self.reason, self.versions)
-        return Result(answer, lambda: answer, view=self.from_view)
+        return Result(answer, lambda: answer)
 
     def _first(self, n: int) -> pa.Table:
         import pyarrow as pa

@@ -12,15 +12,13 @@ ENGINES: tuple[Engine, ...] = ("auto", "spark", "duckdb")
 PREFIX = "headwater."
 Stale = Literal["refresh", "serve", "fail"]
 STALE: tuple[Stale, ...] = ("refresh", "serve", "fail")
-_CHOICES: dict[str, tuple[str, ...]] = {"rewrite": ("on", "off"), "engine": ENGINES, "stale": STALE}
+_CHOICES: dict[str, tuple[str, ...]] = {"engine": ENGINES, "stale": STALE}
 
 
 @dataclass
 class SqlSettings:
     """Each has its `headwater.` name in SQL."""
 
-    rewrite: str = "off"
-    """Whether a query that a fresh enough view can answer is answered by it."""
     engine: Engine = "auto"
     """Which engine answers queries."""
     stale: Stale = "refresh"
@@ -29,7 +27,7 @@ class SqlSettings:
     def set(self, name: str, value: str) -> None:
         """As `SET headwater.engine = spark` does."""
         key = self._known(name)
-        word = {"true": "on", "false": "off"}.get(value.lower(), value.lower())
+        word = value.lower()
         if word not in _CHOICES[key]:
             hint = did_you_mean(word, _CHOICES[key])
             raise UsageError(Code.INVALID_VALUE, f"{PREFIX}{key} can't be '{value}'", hint=hint)

@@ -30,6 +30,7 @@ from headwater.runner.setups.topics import topic_plan
 from headwater.runner.setups.views import view_plans
 from headwater.runner.socket.server import Answers, RunnerSocket
 from headwater.runner.supervisor import Supervisor, Worker, plans_by_flow
+from headwater.spark.internals import gateway_of
 from headwater.spark.jvm import HINT, Ending, Restarts, bury
 from headwater.spark.session import jvm_pid
 from headwater.warehouse import Warehouse
@@ -127,7 +128,7 @@ class Runner:
                 workers = [worker for worker in flows.workers.values() if self._goes_on(worker, heartbeat)]
                 taken, left = [one.keeper.plan for one in workers], [one.keeper.report for one in workers]
                 owned = self.warehouse.owns_spark
-                ending = bury(spark.sparkContext._gateway) if owned else Ending("Spark has ended")
+                ending = bury(gateway_of(spark.sparkContext)) if owned else Ending("Spark has ended")
                 log.error("Spark has ended", how=str(ending))
                 if not left:
                     return

@@ -1,18 +1,16 @@
-"""Arrow types as Spark has them, for every format's light side."""
+"""Arrow types as Spark has them, and arrays cast to them. Never imports pyspark."""
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.core.errors import Code, TerminalError, did_you_mean
-
-if TYPE_CHECKING:
-    from headwater.formats.base import Address
+from headwater.core.errors import Code, TerminalError, Unsupported, did_you_mean
 
 PLAIN_TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -27,8 +25,29 @@ PLAIN_TYPES: dict[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
 }
 """Spark's plain types, as its JSON names them."""
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_SIZED_TEXT = re.compile(r"(var)?char\(\d+\)")
+
+
+def arrow_type(t: Any) -> pa.DataType:
+    """The Arrow type of one of Spark's in its JSON; a type that Arrow has no equal of is refused."""
+    if isinstance(t, dict) and t["type"] == "struct":
+        return pa.struct([pa.field(f["name"], arrow_type(f["type"])) for f in t["fields"]])
+    if isinstance(t, dict) and t["type"] == "array":
+        return pa.list_(pa.field("element", arrow_type(t["elementType"])))
+    if isinstance(t, dict) and t["type"] == "map":
+        return pa.map_(arrow_type(t["keyType"]), arrow_type(t["valueType"]))
+    if isinstance(t, str) and t in PLAIN_TYPES:
+        return PLAIN_TYPES[t]
+    if isinstance(t, str) and _SIZED_TEXT.fullmatch(t):
+        return pa.string()
+    decimal = _DECIMAL.fullmatch(t) if isinstance(t, str) else None
+    if decimal is None:
+        raise Unsupported(f"there is no Arrow type for {t}")
+    return pa.decimal128(int(decimal.group(1)), int(decimal.group(2)))
 
 
 def as_spark(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
@@ -82,7 +101,7 @@ def _scalar(number: int, kind: pa.DataType) -> pa.Scalar:
     return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bits)])[0]
 
 
-def fitted(rows: pa.Table, schema: pa.Schema, address: Address) -> pa.Table:
+def fitted(rows: pa.Table, schema: pa.Schema, address: object) -> pa.Table:
     """The columns of `schema` in its order, missing ones as nulls; what has no place in it is an error."""
     _refuse_unknown(rows.schema, schema, address)
     arrays = []
@@ -97,7 +116,7 @@ def fitted(rows: pa.Table, schema: pa.Schema, address: Address) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _fitted(array: pa.Array, wanted: pa.Field, address: Address) -> pa.Array:
+def _fitted(array: pa.Array, wanted: pa.Field, address: object) -> pa.Array:
     try:
         return conformed(array, wanted.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -107,7 +126,7 @@ def _fitted(array: pa.Array, wanted: pa.Field, address: Address) -> pa.Array:
         ) from error
 
 
-def _refuse_unknown(given: pa.Schema | pa.StructType, known: pa.Schema | pa.StructType, address: Address) -> None:
+def _refuse_unknown(given: pa.Schema | pa.StructType, known: pa.Schema | pa.StructType, address: object) -> None:
     """Arrow's structs would lose a field that the table does not have."""
     names = [f.name for f in known]
     for f in given:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from headwater.core.model import WEIGHT
 from headwater.core.quotes import backticked
+from headwater.schema.types import has_map
 
 
 def column(name: str) -> Column:
@@ -34,15 +33,6 @@ def diff(old: DataFrame, new: DataFrame) -> DataFrame:
         # Spark can't compare maps. Both states as they are sum up to the same, at the cost of more rows.
         return signed(new, 1).unionByName(signed(old, -1))
     return signed(new.exceptAll(old), 1).unionByName(signed(old.exceptAll(new), -1))
-
-
-def has_map(data_type: DataType) -> bool:
-    """Whether there is a map in it, at any depth."""
-    if isinstance(data_type, StructType):
-        return any(has_map(f.dataType) for f in data_type.fields)
-    if isinstance(data_type, ArrayType):
-        return has_map(data_type.elementType)
-    return isinstance(data_type, MapType)
 
 
 def _with_columns_of(old: DataFrame, new: DataFrame) -> DataFrame:
@@ -77,29 +67,6 @@ def temp_view(df: DataFrame) -> Iterator[str]:
         yield name
     finally:
         df.sparkSession.catalog.dropTempView(name)
-
-
-def to_ddl(spark: SparkSession, schema: StructType) -> str:
-    """The schema as the columns of a CREATE TABLE, every name quoted."""
-    java_type: Any = spark._jsparkSession.parseDataType(schema.json())
-    return str(java_type.toDDL())
-
-
-def type_sql(data_type: DataType) -> str:
-    """A type as SQL takes it, nested names quoted."""
-    if isinstance(data_type, StructType):
-        inner = ", ".join(f"{backticked(f.name)}: {type_sql(f.dataType)}" for f in data_type.fields)
-        return f"STRUCT<{inner}>"
-    if isinstance(data_type, ArrayType):
-        return f"ARRAY<{type_sql(data_type.elementType)}>"
-    if isinstance(data_type, MapType):
-        return f"MAP<{type_sql(data_type.keyType)}, {type_sql(data_type.valueType)}>"
-    return data_type.simpleString().upper()
-
-
-def path_sql(path: Sequence[str]) -> str:
-    """A nested column's path as ALTER TABLE takes it."""
-    return ".".join(backticked(part) for part in path)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from headwater.flows.ledger import Intent, Ledger, Positions
 from headwater.flows.step import Landed, Recorder, Step, StepDone, StepEngine, Target, ignore
 from headwater.formats.spark_table import SparkTable
 from headwater.spark.frames import column
+from headwater.spark.internals import java, java_session, java_type
 
 Mode = Literal["append", "upsert"]
 
@@ -160,8 +161,8 @@ def _positions(session: SparkSession, number: int, flow: str) -> Positions:
             f"the sink of {flow} was called outside a streaming query",
             hint="pass it to writeStream.foreachBatch",
         )
-    jvm: Any = session._jvm
-    queries = session._jsparkSession.sharedState().activeStreamingQueries()
+    jvm: Any = java(session)
+    queries = java_session(session).sharedState().activeStreamingQueries()
     execution = queries.get(jvm.java.util.UUID.fromString(query))
     logged = execution.offsetLog().get(number).get().offsets()
     offsets = [logged.apply(at) for at in range(logged.size())]
@@ -177,10 +178,10 @@ def _offset_of(session: SparkSession, execution: Any, source: int, text: str) ->
         return text
     if not isinstance(offset, dict) or set(offset) != {"logOffset"}:
         return offset
-    jvm: Any = session._jvm
+    jvm: Any = java(session)
     names = jvm.org.apache.hadoop.fs.Path
     folder = names(execution.resolvedCheckpointRoot(), f"sources/{source}")
-    storage = folder.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+    storage = folder.getFileSystem(java_session(session).sessionState().newHadoopConf())
     for name in (str(offset["logOffset"]), f"{offset['logOffset']}.compact"):
         if storage.exists(names(folder, name)):
             opened = storage.open(names(folder, name))
@@ -209,9 +210,8 @@ def holds(spark: SparkSession, given: DataType, wanted: DataType) -> bool:
     """Whether a type has room for every value of another."""
     if given == wanted:
         return True
-    jvm: Any = spark._jvm
-    kinds, casts = jvm.org.apache.spark.sql.types.DataType, jvm.org.apache.spark.sql.catalyst.expressions.Cast
-    return bool(casts.canUpCast(kinds.fromJson(given.json()), kinds.fromJson(wanted.json())))
+    casts: Any = java(spark).org.apache.spark.sql.catalyst.expressions.Cast
+    return bool(casts.canUpCast(java_type(spark, given), java_type(spark, wanted)))
 
 
 def _message(flow: str, last: Intent | None, number: int, end: Positions) -> str:

@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from headwater.spark.internals import analyzed_plan
+
 READ = "its inputs are read inside of the function"
 """What an action on a sample says: the words by which it is known again."""
 
@@ -59,7 +61,7 @@ def not_linear(result: DataFrame, names: list[str]) -> str | None:
 
     `result` is what it makes of a `sample` for each of the names.
     """
-    plan: Any = result._jdf.queryExecution().analyzed()
+    plan: Any = analyzed_plan(result)
     inputs = {_alias(name) for name in names}
     for node in _above(plan, inputs):
         kind = str(node.nodeName())

@@ -18,10 +18,10 @@ from headwater.incremental.called import Called
 from headwater.incremental.query import Query
 from headwater.incremental.relations import RelationVersion, relation_of
 from headwater.incremental.state.bag import Bag
-from headwater.ingest.schemas import parse_ddl
 from headwater.project.decorators import Registered
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, line_of, transform_of
+from headwater.schema.types import parse_ddl
 from headwater.tables.forward import carry_forward
 from headwater.tables.transforms import as_declared, called
 from headwater.views.compile import Columns, Compiled, ViewQuery, not_storable

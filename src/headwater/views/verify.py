@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from headwater.core.model import Row, Version
 from headwater.core.record import Record
-from headwater.spark.frames import column, has_map
+from headwater.schema.types import has_map
+from headwater.spark.frames import column
 from headwater.views.doubles import DIGITS, Leftover, Paired, floating, magnitudes
 from headwater.views.flow import ViewFlow
 from headwater.warehouse import shown

@@ -49,7 +49,8 @@ def query(
         bool, typer.Option("--may-refresh", help="With --read-only: refresh an on_query view that is too old.")
     ] = False,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="As SET has it: headwater.rewrite=on. Can be given several times.")
+        list[str] | None,
+        typer.Option("--set", help="As SET has it: headwater.stale=serve. Repeatable."),
     ] = None,
     project: ProjectPath = Path(),
     target: Target = None,

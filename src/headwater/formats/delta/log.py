@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from headwater.core.model import Commit, DataFile, Version
 from headwater.formats.delta.commits import commit_of, info_in, whole_path
 from headwater.formats.delta.stamps import Stamp, stamp, text
+from headwater.spark.internals import java, java_session
 from headwater.spark.session import texts
 
 _NEAR = 5
@@ -45,9 +46,9 @@ class TransactionLog:
         self._spark = spark
         self._path = path
         self._known = _known.setdefault(spark.sparkContext, {})
-        jvm: Any = spark._jvm
+        jvm: Any = java(spark)
         self._names: Any = jvm.org.apache.spark.sql.delta.util.FileNames
-        self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+        self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(java_session(spark), path)
 
     def snapshot(self) -> Any:
         """The latest snapshot, after a look at the storage."""
@@ -97,7 +98,7 @@ class TransactionLog:
 
     def rows(self, snapshot: Any, actions: Sequence[str]) -> DataFrame:
         """The rows of some files, each as the action that added it, under a snapshot's schema."""
-        jvm: Any = self._spark._jvm
+        jvm: Any = java(self._spark)
         files = jvm.java.util.ArrayList()
         for action in actions:
             files.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(action))
@@ -195,20 +196,20 @@ class TransactionLog:
         With a clock that stands still at that moment: the statement VACUUM counts back from the time it runs at,
         which is later than the time its retention was reckoned at.
         """
-        jvm: Any = self._spark._jvm
+        jvm: Any = java(self._spark)
         command = getattr(getattr(jvm.org.apache.spark.sql.delta.commands, "VacuumCommand$"), "MODULE$")
         clock = jvm.org.apache.spark.util.ManualClock(int(before.timestamp() * 1000))
         none = [getattr(command, f"gc$default${n}")() for n in (5, 6, 7)]
         no_retention = jvm.scala.Option.apply(0.0)
-        command.gc(self._spark._jsparkSession, self._log, False, no_retention, *none, clock)
+        command.gc(java_session(self._spark), self._log, False, no_retention, *none, clock)
 
     @staticmethod
     def forget(spark: SparkSession, path: str) -> None:
         """Drop the cached log of a path whose table is gone."""
-        jvm: Any = spark._jvm
+        jvm: Any = java(spark)
         _known.get(spark.sparkContext, {}).pop(path, None)
         hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
-        jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, hadoop_path)
+        jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(java_session(spark), hadoop_path)
 
 
 def _delete_empty(storage: Any, path: Any) -> None:

@@ -24,12 +24,15 @@ from headwater.formats.delta.bounds import bounds
 from headwater.formats.delta.first_write import FirstWrite
 from headwater.formats.delta.log import TransactionLog
 from headwater.formats.delta.properties import FEED, LAYOUT, MAPPING, OLDEST, PHYSICAL, WENT
-from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
+from headwater.formats.evolution import can_widen, cannot_retype
 from headwater.formats.merge import merge_sql
 from headwater.formats.merge_hints import MergeHints
 from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
-from headwater.spark.frames import column, settings, signed, temp_view, to_ddl
+from headwater.schema.changes import Retype, schema_changes
+from headwater.schema.types import to_ddl
+from headwater.spark.frames import column, settings, signed, temp_view
+from headwater.spark.internals import java, java_session, query_execution
 
 _NEEDS_MAPPING = set(" ,;{}()\n\t=")
 
@@ -88,10 +91,10 @@ class DeltaTable(SparkTable):
         return self._made_by(commit_tag)
 
     def drop(self) -> None:
-        jvm = self.spark._jvm
+        jvm = java(self.spark)
         assert jvm is not None
         path = jvm.org.apache.hadoop.fs.Path(self.path)
-        path.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf()).delete(path, True)
+        path.getFileSystem(java_session(self.spark).sessionState().newHadoopConf()).delete(path, True)
         TransactionLog.forget(self.spark, self.path)
 
     def schema(self) -> StructType:
@@ -216,7 +219,7 @@ class DeltaTable(SparkTable):
             feed = reader.option("startingVersion", start + 1).option("endingVersion", end).load(self.path)
             if LAYOUT not in properties:
                 # Whether all versions have it, and the schema stayed, is found out only when the feed is planned.
-                feed._jdf.queryExecution().executedPlan()
+                query_execution(feed).executedPlan()
             return feed
         except AnalysisException as error:
             if "CHANGE_DATA" in (error.getErrorClass() or ""):

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from headwater.core.errors import Code, TerminalError
 from headwater.formats.hudi.instants import Instant
 from headwater.formats.hudi.timeline import HudiTimeline
+from headwater.schema.types import has_map
 from headwater.spark.frames import column, diff, signed
 
 ROW_ID = ("_hoodie_record_key", "_hoodie_commit_seqno")
@@ -66,14 +66,6 @@ def partnerless(went: DataFrame, came: DataFrame) -> DataFrame:
 def compared(went: DataFrame, came: DataFrame) -> DataFrame:
     """The same by value, for rows that were all written anew; maps can't be compared and stay as they are."""
     went, came = went.drop(*ROW_ID), came.drop(*ROW_ID)
-    if any(_has_map(f.dataType) for f in came.schema.fields):
+    if any(has_map(f.dataType) for f in came.schema.fields):
         return signed(came, 1).unionByName(signed(went, -1))
     return diff(went, came.select(*map(column, came.columns)))
-
-
-def _has_map(data_type: DataType) -> bool:
-    if isinstance(data_type, StructType):
-        return any(_has_map(f.dataType) for f in data_type.fields)
-    if isinstance(data_type, ArrayType):
-        return _has_map(data_type.elementType)
-    return isinstance(data_type, MapType)

@@ -8,17 +8,19 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from headwater.spark.internals import java, java_session
+
 
 @contextmanager
 def write_client(
     spark: SparkSession, path: str, name: str, avro_schema: str, options: Mapping[str, str]
 ) -> Iterator[Any]:
     """Hudi's own writer, for what the DataFrame API has no word for."""
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     given = jvm.java.util.HashMap()
     for key, value in options.items():
         given.put(key, value)
-    context = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(spark._jsparkSession.sparkContext())
+    context = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(java_session(spark).sparkContext())
     client = jvm.org.apache.hudi.DataSourceUtils.createHoodieClient(context, avro_schema, path, name, given)
     try:
         yield client
@@ -28,7 +30,7 @@ def write_client(
 
 def cluster(spark: SparkSession, client: Any) -> None:
     """Rewrite the files that the client's options choose; nothing to do is fine."""
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     planned = client.scheduleClustering(jvm.org.apache.hudi.common.util.Option.empty())
     if planned.isPresent():
         client.cluster(planned.get(), True)
@@ -36,7 +38,7 @@ def cluster(spark: SparkSession, client: Any) -> None:
 
 def compact(spark: SparkSession, client: Any) -> None:
     """Merge log files into base files."""
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     option = jvm.org.apache.hudi.common.util.Option
     planned = client.scheduleCompaction(option.empty())
     if planned.isPresent():

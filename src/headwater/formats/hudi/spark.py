@@ -16,7 +16,7 @@ from headwater.core.model import WEIGHT, At, Commit, CommitTag, DataFile, TableS
 from headwater.core.spec import Layout
 from headwater.core.storage import Files, to_spark_uri
 from headwater.formats.base import DEFAULT_FILE_SIZE
-from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
+from headwater.formats.evolution import can_widen, cannot_retype
 from headwater.formats.footers import column_bytes
 from headwater.formats.hudi import maintenance
 from headwater.formats.hudi.changes import ROW_ID, compared, partnerless, touched_files
@@ -37,7 +37,9 @@ from headwater.formats.hudi.rows import prepared, prepared_schema
 from headwater.formats.hudi.timeline import CommitRecord, HudiTimeline, hadoop_conf, storage_conf
 from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
+from headwater.schema.changes import Retype, schema_changes
 from headwater.spark.frames import column, signed
+from headwater.spark.internals import java, java_session
 
 OWN = "_hoodie_"
 
@@ -64,8 +66,8 @@ class HudiSparkTable(SparkTable):
         return Files(self.path, self.context.storage)
 
     @property
-    def _jvm(self) -> Any:
-        return self.spark._jvm
+    def _packages(self) -> Any:
+        return java(self.spark)
 
     def _records(self) -> HudiTimeline:
         if not self.exists():
@@ -82,7 +84,7 @@ class HudiSparkTable(SparkTable):
     # --- being there
 
     def exists(self) -> bool:
-        found = self._jvm.org.apache.hadoop.fs.Path(f"{self._uri}/.hoodie/hoodie.properties")
+        found = self._packages.org.apache.hadoop.fs.Path(f"{self._uri}/.hoodie/hoodie.properties")
         return bool(found.getFileSystem(hadoop_conf(self.spark)).exists(found))
 
     def _create(self, schema: StructType, layout: Layout) -> None:
@@ -90,7 +92,7 @@ class HudiSparkTable(SparkTable):
         if taken:
             raise Unsupported(f"column '{taken[0]}': names with {OWN}, and {RECORD_KEY}, are not for users' columns")
         check_keys(schema, layout.keys)
-        hudi = self._jvm.org.apache.hudi
+        hudi = self._packages.org.apache.hudi
         builder = (
             hudi.common.table.HoodieTableMetaClient.newTableBuilder()
             .setTableType(layout.options.get(TABLE_TYPE, "COPY_ON_WRITE"))
@@ -120,7 +122,7 @@ class HudiSparkTable(SparkTable):
         from headwater.formats.feed import drop_feeds
 
         drop_feeds(self)
-        path = self._jvm.org.apache.hadoop.fs.Path(self._uri)
+        path = self._packages.org.apache.hadoop.fs.Path(self._uri)
         path.getFileSystem(hadoop_conf(self.spark)).delete(path, True)
 
     def schema(self) -> StructType:
@@ -147,8 +149,8 @@ class HudiSparkTable(SparkTable):
         )
 
     def _avro(self, schema: StructType, layout: Layout) -> str:
-        java_type = self.spark._jsparkSession.parseDataType(prepared_schema(schema, layout).json())
-        utils = self._jvm.org.apache.hudi.HoodieSchemaConversionUtils
+        java_type = java_session(self.spark).parseDataType(prepared_schema(schema, layout).json())
+        utils = self._packages.org.apache.hudi.HoodieSchemaConversionUtils
         named = utils.getRecordNameAndNamespace(self._name)
         return str(utils.convertStructTypeToHoodieSchema(java_type, named._1(), named._2()).toString())
 

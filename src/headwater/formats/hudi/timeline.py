@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from headwater.core.errors import Code, TerminalError
 from headwater.core.model import CommitTag
 from headwater.formats.hudi.instants import OLDEST, SCHEMA, Instant, readable
+from headwater.spark.internals import java, java_context, java_session
 
 COMMIT_TAG = "headwater.mark"
 
@@ -75,9 +76,9 @@ class HudiTimeline:
     """One table's records, as they were when this was made."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        jvm: Any = spark._jvm
+        jvm: Any = java(spark)
         self._spark = spark
-        self._jvm = jvm
+        self._packages = jvm
         self._hudi = jvm.org.apache.hudi
         self.path = path
         self._client = (
@@ -101,7 +102,7 @@ class HudiTimeline:
 
     def set(self, properties: Mapping[str, str]) -> None:
         """Change the table's own properties; Hudi keeps a backup beside them until it is done."""
-        changed = self._jvm.java.util.Properties()
+        changed = self._packages.java.util.Properties()
         for key, value in properties.items():
             changed.setProperty(key, value)
         self._hudi.common.table.HoodieTableConfig.update(self._client.getStorage(), self._client.getMetaPath(), changed)
@@ -153,7 +154,7 @@ class HudiTimeline:
     def _zone(self) -> tzinfo:
         if self.get("hoodie.table.timeline.timezone") == "UTC":
             return timezone.utc
-        return ZoneInfo(str(self._jvm.java.time.ZoneId.systemDefault().getId()))
+        return ZoneInfo(str(self._packages.java.time.ZoneId.systemDefault().getId()))
 
     # --- commits
 
@@ -189,7 +190,7 @@ class HudiTimeline:
     def live(self, version: str, partitions: Sequence[str] | None = None) -> list[HudiFile]:
         """The files of a state: of the whole table, or of some partitions."""
         view = self._view()
-        listed = self._jvm.java.util.stream.Collectors.toList()
+        listed = self._packages.java.util.stream.Collectors.toList()
         files: list[HudiFile] = []
         try:
             if partitions is None:
@@ -205,11 +206,12 @@ class HudiTimeline:
         return files
 
     def _view(self) -> Any:
-        context = self._spark.sparkContext
-        if str(context.master).startswith("local"):  # a Spark job to list each folder pays where others do the work
+        if str(self._spark.sparkContext.master).startswith(
+            "local"
+        ):  # a Spark job to list each folder pays where others do the work
             engine = self._hudi.common.engine.HoodieLocalEngineContext(storage_conf(self._spark))
         else:
-            engine = self._hudi.client.common.HoodieSparkEngineContext(context._jsc)
+            engine = self._hudi.client.common.HoodieSparkEngineContext(java_context(self._spark))
         listing = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
         return self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemViewWithTimeline(
             engine, self._client, listing, self._timeline.filterCompletedInstants()
@@ -221,12 +223,12 @@ class HudiTimeline:
 
 def storage_conf(spark: SparkSession) -> Any:
     """The session's Hadoop settings as Hudi wants them."""
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     return jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(hadoop_conf(spark))
 
 
 def hadoop_conf(spark: SparkSession) -> Any:
-    return spark._jsparkSession.sessionState().newHadoopConf()
+    return java_session(spark).sessionState().newHadoopConf()
 
 
 def _written(by_partition: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Written]:

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from headwater.core.errors import Unsupported
 from headwater.core.model import WEIGHT, Version
 from headwater.formats.iceberg.metadata import Metadata
-from headwater.spark.frames import column, diff, has_map, signed
+from headwater.schema.types import has_map
+from headwater.spark.frames import column, diff, signed
 
 if TYPE_CHECKING:
     from headwater.formats.iceberg.spark import IcebergTable

@@ -21,6 +21,7 @@ from headwater.formats.iceberg.metadata import Metadata, unreadable
 from headwater.formats.iceberg.names import TableName, catalog_of, catalogs, lake_location
 from headwater.formats.iceberg.recovery import forget_landed, note_landed
 from headwater.spark.errors import reason, unread_file
+from headwater.spark.internals import gateway_of, java, java_session
 from headwater.spark.session import activate
 
 _CONFLICTS = {
@@ -46,7 +47,7 @@ class JavaTable:
         self._look = look
         self.spark = spark
         self.name = name
-        self.jvm: Any = spark._jvm
+        self.jvm: Any = java(spark)
         self._context = context
         self.open_in(spark)
 
@@ -114,7 +115,7 @@ class JavaTable:
     def delete_folder(self, location: str) -> None:
         """What a drop leaves behind: empty folders, and files that no commit has ever named."""
         path = self.jvm.org.apache.hadoop.fs.Path(location)
-        session: Any = self.spark._jsparkSession
+        session: Any = java_session(self.spark)
         path.getFileSystem(session.sessionState().newHadoopConf()).delete(path, True)
 
     def _create_namespaces(self, catalog: Any) -> None:
@@ -130,7 +131,7 @@ class JavaTable:
                     raise
 
     def _catalog(self) -> Any:
-        session: Any = self.spark._jsparkSession
+        session: Any = java_session(self.spark)
         known = (str(session.sessionUUID()), self.name.catalog)
         load = self.jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog
         if known in _loaded:
@@ -150,7 +151,7 @@ class JavaTable:
     # --- values
 
     def java_schema(self, schema: StructType) -> Any:
-        session: Any = self.spark._jsparkSession
+        session: Any = java_session(self.spark)
         return self.jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(session.parseDataType(schema.json()))
 
     def spark_schema(self, java_schema: Any) -> StructType:
@@ -164,7 +165,7 @@ class JavaTable:
         return found
 
     def java_strings(self, values: tuple[str, ...]) -> Any:
-        gateway: Any = self.spark.sparkContext._gateway
+        gateway: Any = gateway_of(self.spark.sparkContext)
         found = gateway.new_array(self.jvm.java.lang.String, len(values))
         for i, value in enumerate(values):
             found[i] = value
@@ -174,7 +175,7 @@ class JavaTable:
 
     def with_properties(self, properties: Mapping[str, str], work: Callable[[], object]) -> None:
         """Run SQL whose commit carries snapshot properties: a statement has no write options to hold them."""
-        gateway: Any = self.spark.sparkContext._gateway
+        gateway: Any = gateway_of(self.spark.sparkContext)
         ensure_callback_server_started(gateway)
         call = _Call(work)
         failure = self.jvm.java.lang.Class.forName("java.lang.RuntimeException")

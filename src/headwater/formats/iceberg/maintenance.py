@@ -13,6 +13,7 @@ from headwater.core.model import DataFile, Version
 from headwater.formats.iceberg.java import JavaTable
 from headwater.formats.iceberg.metadata import KEPT, Metadata, field_ids
 from headwater.spark.frames import column
+from headwater.spark.internals import java_session
 
 if TYPE_CHECKING:
     from headwater.formats.iceberg.spark import IcebergTable
@@ -32,7 +33,7 @@ def cluster(java: JavaTable, columns: Sequence[str]) -> None:
 
 
 def _rewrite(java: JavaTable, options: dict[str, str]) -> Any:
-    actions = java.jvm.org.apache.iceberg.spark.actions.SparkActions.get(java.spark._jsparkSession)
+    actions = java.jvm.org.apache.iceberg.spark.actions.SparkActions.get(java_session(java.spark))
     return actions.rewriteDataFiles(java.load()).options(java.java_map(options))
 
 

@@ -18,7 +18,7 @@ from headwater.core.model import DELETED, At, Commit, CommitTag, DataFile, Table
 from headwater.core.quotes import backticked
 from headwater.core.spec import Layout
 from headwater.formats.base import Address, Format, LakeContext
-from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
+from headwater.formats.evolution import can_widen, cannot_retype
 from headwater.formats.feed import drop_feeds, open_feed
 from headwater.formats.iceberg import changes, maintenance
 from headwater.formats.iceberg.java import JavaTable, committing
@@ -29,6 +29,7 @@ from headwater.formats.iceberg.native import IcebergNativeTable
 from headwater.formats.iceberg.stored_layout import LAYOUT, layout_of
 from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
+from headwater.schema.changes import Retype, schema_changes
 
 LOOK_EVERY = 300.0
 """Seconds between two looks whether a table's metadata file is whole; the first is when it is first opened here."""

@@ -16,7 +16,7 @@ from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
 from headwater.core.model import DELETED, WEIGHT, At, Commit, CommitTag, DataFile, TableStats, Version
 from headwater.core.spec import Layout
 from headwater.formats.base import Address, Format, LakeContext
-from headwater.formats.evolution import AddColumn, Retype, can_widen, cannot_retype, schema_changes
+from headwater.formats.evolution import can_widen, cannot_retype
 from headwater.formats.paimon import files, options
 from headwater.formats.paimon.nested import differ_inside
 from headwater.formats.paimon.rows import evolved, has_struct, latest_rows, rows_at, rows_of, structs_in_parquet
@@ -33,6 +33,7 @@ from headwater.formats.paimon.snapshots import (
 from headwater.formats.paimon.store import DELETE, INSERT, ROW_KIND, PaimonFile, PaimonStore
 from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
+from headwater.schema.changes import AddColumn, Retype, schema_changes
 from headwater.spark.frames import column, diff, signed
 
 WENT = ("-U", "-D")

@@ -21,6 +21,7 @@ from headwater.core.model import CommitTag, Version
 from headwater.formats.base import Address
 from headwater.formats.paimon.snapshots import PaimonSnapshot
 from headwater.spark.frames import settings
+from headwater.spark.internals import gateway_of, java, java_frame, java_session
 
 ROW_KIND = "_row_kind_"
 INSERT, DELETE = 0, 3
@@ -47,8 +48,8 @@ class PaimonStore:
     def __init__(self, spark: SparkSession, address: Address) -> None:
         self.spark = spark
         self._address = address
-        jvm: Any = spark._jvm
-        self._jvm = jvm
+        jvm: Any = java(spark)
+        self._packages = jvm
         self._paimon = jvm.org.apache.paimon
         self._name = None if address.table is None else _three_parts(address.table)
 
@@ -190,7 +191,7 @@ class PaimonStore:
             .build()
             for file in files
         ]
-        gateway: Any = self.spark.sparkContext._gateway
+        gateway: Any = gateway_of(self.spark.sparkContext)
         array = gateway.new_array(self._paimon.table.source.DataSplit, len(splits))
         for i, split in enumerate(splits):
             array[i] = split
@@ -206,7 +207,7 @@ class PaimonStore:
     def z_ordered(self, df: DataFrame, columns: Sequence[str]) -> DataFrame:
         sorting = self._paimon.spark.sort.TableSorter
         sorter = sorting.getSorter(self.java(), sorting.OrderType.of("zorder"), list(columns))
-        return DataFrame(sorter.sort(df._jdf), self.spark)
+        return DataFrame(sorter.sort(java_frame(df)), self.spark)
 
     # --- writing
 
@@ -217,8 +218,8 @@ class PaimonStore:
             writer.writeBuilder().withOverwrite({})
         # Paimon's writer takes rows as Java objects: those of java.time keep dates before 1582 as they are
         with settings(df.sparkSession, {"spark.sql.datetime.java8API.enabled": "true"}):
-            written = writer.write(df.select("*")._jdf)
-        return list(self._jvm.scala.collection.JavaConverters.seqAsJavaList(written))
+            written = writer.write(java_frame(df.select("*")))
+        return list(self._packages.scala.collection.JavaConverters.seqAsJavaList(written))
 
     def removed(self, files: Sequence[PaimonFile]) -> list[Any]:
         """Messages that take files out of the table."""
@@ -296,13 +297,13 @@ class PaimonStore:
     # --- Java
 
     def _relation(self, table: Any) -> Any:
-        none = self._jvm.scala.Option.empty()
-        relations = self._jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+        none = self._packages.scala.Option.empty()
+        relations = self._packages.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
         return relations.create(self._paimon.spark.SparkTable(table), none, none)
 
     def _frame(self, plan: Any) -> DataFrame:
-        session = self.spark._jsparkSession
-        return DataFrame(self._jvm.org.apache.spark.sql.Dataset.ofRows(session, plan), self.spark)
+        session = java_session(self.spark)
+        return DataFrame(self._packages.org.apache.spark.sql.Dataset.ofRows(session, plan), self.spark)
 
     def _message(self, file: PaimonFile, data: Any, compacted: Any) -> Any:
         return self._paimon.table.sink.CommitMessageImpl(file.partition, file.bucket, data, compacted)
@@ -311,7 +312,7 @@ class PaimonStore:
         return bytes(self._paimon.utils.SerializationUtils.serializeBinaryRow(partition))
 
     def _java_type(self, data_type: DataType) -> Any:
-        parsed = self._jvm.org.apache.spark.sql.types.DataType.fromJson(data_type.json())
+        parsed = self._packages.org.apache.spark.sql.types.DataType.fromJson(data_type.json())
         return self._paimon.spark.SparkTypeUtils.toPaimonType(parsed)
 
     def _schemas(self) -> Any:
@@ -324,12 +325,12 @@ class PaimonStore:
 
     def _context(self) -> Any:
         options = self._paimon.options.Options.fromMap({"path": self.location()})
-        conf = self.spark._jsparkSession.sessionState().newHadoopConf()
+        conf = java_session(self.spark).sessionState().newHadoopConf()
         return self._paimon.catalog.CatalogContext.create(options, conf)
 
     def _catalog(self) -> Any:
         assert self._name is not None
-        plugins = self.spark._jsparkSession.sessionState().catalogManager()
+        plugins = java_session(self.spark).sessionState().catalogManager()
         return plugins.catalog(self._name[0]).paimonCatalog()
 
     def _identifier(self) -> Any:

@@ -15,7 +15,7 @@ from headwater.core.model import At, Commit, CommitTag, DataFile, TableStats, Ve
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
 from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, LakeContext
-from headwater.formats.evolution import Retype, can_widen, cannot_retype, schema_changes
+from headwater.formats.evolution import can_widen, cannot_retype
 from headwater.formats.feed import drop_feeds, open_feed
 from headwater.formats.footers import column_bytes
 from headwater.formats.parquet import log as entries
@@ -26,6 +26,7 @@ from headwater.formats.parquet.schemas import as_json, check_schema, evolved, lo
 from headwater.formats.parquet.staged_files import Attempt, clear, step_label
 from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
+from headwater.schema.changes import Retype, schema_changes
 from headwater.spark.frames import signed
 
 _TOO_LARGE = 1.5

@@ -24,6 +24,7 @@ from headwater.incremental.run import Run, as_they_are
 from headwater.incremental.translation.expressions import plain, reference, sql
 from headwater.incremental.translation.refusal import NotIncremental
 from headwater.spark.frames import column
+from headwater.spark.internals import analyzed_plan, java_type
 
 
 class Types:
@@ -63,7 +64,7 @@ class Types:
 
     def text(self, data_type: DataType) -> str:
         """A type as SQL has it."""
-        return str(self._java(data_type).sql())
+        return str(java_type(self._spark, data_type).sql())
 
     def literal_of_nothing(self, operator: Operator, name: str) -> str | None:
         """The one value that an operator over no rows has, as SQL; None for NULL."""
@@ -93,15 +94,11 @@ class Types:
         if known not in self._compared:
             sides = (f"CAST(NULL AS {self.text(data_type)})" for data_type in (one, other))
             asked = self._spark.sql(f"SELECT 1 WHERE {pattern.format(*sides)}")
-            analyzed: Any = asked._jdf.queryExecution().analyzed()
+            analyzed: Any = analyzed_plan(asked)
             condition: Any = analyzed.child().condition()
             left: Any = condition.values().head() if "IN (" in pattern else condition.left()
             self._compared[known] = _parse_datatype_json_string(left.dataType().json())
         return self._compared[known]
-
-    def _java(self, data_type: DataType) -> Any:
-        jvm: Any = self._spark._jvm
-        return jvm.org.apache.spark.sql.types.DataType.fromJson(data_type.json())
 
 
 def with_casts(operator: Operator, types: Types, have: Sequence[DataType], want: Sequence[DataType]) -> dict[str, str]:

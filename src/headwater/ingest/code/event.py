@@ -13,6 +13,7 @@ from headwater.core.errors import did_you_mean
 from headwater.ingest.columns import RESCUED, ROW, STANDARD
 from headwater.sources.decoders.base import CAST_FAILURES, EVENT, PROBLEM, UNKNOWN
 from headwater.spark.frames import column
+from headwater.spark.internals import java_column
 
 HIDDEN = frozenset({EVENT, PROBLEM, CAST_FAILURES, UNKNOWN, RESCUED, ROW})
 """Columns of the pipeline's own, which no function is shown."""
@@ -22,7 +23,7 @@ class Field(Column):
     """A value of the payload; a field that no record has had yet is NULL instead of an error, at any depth."""
 
     def __init__(self, value: Column, data_type: DataType | None) -> None:
-        super().__init__(value._jc)
+        super().__init__(java_column(value))
         self._data_type = data_type
 
     def __getitem__(self, key: Any) -> Column:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.rdd import RDD
-from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame as SparkDataFrame
 from sqlglot import exp
 
@@ -29,6 +27,7 @@ from headwater.query.spark.outputs import ArrowOutput
 from headwater.query.spark.safety import require_quiet, require_safe_text, with_windows_inside
 from headwater.query.system.registry import system_table
 from headwater.spark.errors import as_headwater_error, reason, without_plan
+from headwater.spark.internals import analyzed_plan, arrow_batches, gateway_of, java, java_session
 from headwater.spark.jvm import HINT, Ending, bury, has_ended
 from headwater.spark.session import fork
 from headwater.sql.bounds import too_deep
@@ -106,10 +105,8 @@ class SparkAnswer:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Partition by partition, in Arrow."""
         output = self._output
-        context: Any = self.df.sparkSession.sparkContext
         with self.running():
-            rdd: RDD[bytes] = RDD(self._jdf.toArrowBatchRdd().toJavaRDD(), context, NoOpSerializer())
-            messages = rdd.toLocalIterator(prefetchPartitions=False)
+            messages = arrow_batches(self.df).toLocalIterator(prefetchPartitions=False)
         while True:
             with self.running():
                 message = next(messages, None)
@@ -126,10 +123,6 @@ class SparkAnswer:
     @cached_property
     def _output(self) -> ArrowOutput:
         return ArrowOutput.of(self.df)
-
-    @property
-    def _jdf(self) -> Any:
-        return self.df._jdf
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -232,7 +225,7 @@ def failure(error: BaseException, context: Any) -> HeadwaterError:
         time.sleep(0.1)  # the job has failed already, and Java is about to end
     if not ended and not full:
         return as_headwater_error(error)
-    ending = bury(context._gateway) if ended else Ending("Spark does not have the memory for it", out_of_memory=True)
+    ending = bury(gateway_of(context)) if ended else Ending("Spark does not have the memory for it", out_of_memory=True)
     if ending.out_of_memory or full:
         return TerminalError(
             Code.QUERY_TOO_LARGE,
@@ -245,10 +238,10 @@ def failure(error: BaseException, context: Any) -> HeadwaterError:
 def _cut_off(df: DataFrame, rows: int) -> DataFrame:
     """So many rows of each partition at most. A LIMIT would bring all of them into one."""
     session: Any = df.sparkSession
-    sql = session._jvm.org.apache.spark.sql
+    sql = java(session).org.apache.spark.sql
     most = sql.functions.lit(min(rows, 2**31 - 1)).expr()
-    plan = sql.catalyst.plans.logical.LocalLimit(most, df._jdf.queryExecution().analyzed())
-    return SparkDataFrame(sql.Dataset.ofRows(session._jsparkSession, plan), session)
+    plan = sql.catalyst.plans.logical.LocalLimit(most, analyzed_plan(df))
+    return SparkDataFrame(sql.Dataset.ofRows(java_session(session), plan), session)
 
 
 def _rows(

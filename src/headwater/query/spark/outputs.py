@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.rdd import RDD
-from pyspark.serializers import NoOpSerializer
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructField, StructType
 
@@ -17,6 +15,7 @@ from headwater.core.errors import Unsupported
 from headwater.core.model import Row
 from headwater.query.result import printable_rows
 from headwater.schema.arrow import as_spark, conformed
+from headwater.spark.internals import arrow_batches, java_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,8 +31,7 @@ class ArrowOutput:
     @staticmethod
     def of(df: DataFrame) -> ArrowOutput:
         """Raise UNSUPPORTED for a column that no result holds."""
-        frame: Any = df
-        for field in json.loads(frame._jdf.schema().json())["fields"]:  # pyspark itself can't read every type
+        for field in json.loads(java_frame(df).schema().json())["fields"]:  # pyspark itself can't read every type
             for name in _plain_types(field["type"]):
                 if name == "interval" or (name.startswith("interval") and ("month" in name or "year" in name)):
                     raise Unsupported(
@@ -53,9 +51,8 @@ class ArrowOutput:
 
 def collect_printable(df: DataFrame) -> list[Row]:
     """All rows of a small frame, for output: pyspark's own way fails over values that Python has none for."""
-    output, frame = ArrowOutput.of(df), cast(Any, df)
-    rdd: RDD[bytes] = RDD(frame._jdf.toArrowBatchRdd().toJavaRDD(), df.sparkSession.sparkContext, NoOpSerializer())
-    return [row for message in rdd.toLocalIterator() for row in printable_rows(output.read(message))]
+    output = ArrowOutput.of(df)
+    return [row for message in arrow_batches(df).toLocalIterator() for row in printable_rows(output.read(message))]
 
 
 def _plain_types(written: Any) -> Iterator[str]:

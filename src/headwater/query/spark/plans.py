@@ -29,6 +29,7 @@ from headwater.query.row_groups import count, distinct
 from headwater.query.spark.answer import SparkAnswer, failure
 from headwater.query.spark_files import listed
 from headwater.query.table_reads import table_read
+from headwater.spark.internals import query_execution
 from headwater.warehouse import Warehouse
 
 _PUSHED = re.compile(r"(?:PushedFilters|DataFilters|filters=): ?\[([^\]]*)\]|\[filters=([^,\]]*)")
@@ -63,7 +64,7 @@ def explained_by_spark(
     stages = [planned, Stage("analyse", time.perf_counter() - begun)]
     if analyze:
         known = [_with_files(warehouse, one) for one in known]
-    execution: Any = answer.df._jdf.queryExecution()
+    execution: Any = query_execution(answer.df)
     tables = [_table(warehouse, relation, answer, known) for relation in answer.versions]
     rows = None
     try:

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from sqlglot import exp
 
 from headwater.core.errors import Code, UsageError
+from headwater.spark.internals import analyzed_plan, java, java_session
 from headwater.sql.functions import SAFE
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ _TELLING = ("CurrentUser", "CurrentDatabase", "CurrentCatalog")
 
 def require_safe_text(session: SparkSession, text: str, relations: Collection[str]) -> None:
     """Raise NOT_ALLOWED if Spark would find more in a query's text than it may have; `relations` it may read."""
-    parser: Any = session._jsparkSession.sessionState().sqlParser()
+    parser: Any = java_session(session).sessionState().sqlParser()
     parsed = parser.parsePlan(text)
     try:
         found = json.loads(parsed.toJSON())
@@ -68,11 +69,11 @@ def require_safe_text(session: SparkSession, text: str, relations: Collection[st
 def require_quiet(answered: DataFrame) -> None:
     """Raise NOT_ALLOWED if an analysed query tells of the session or its user."""
     session = answered.sparkSession
-    found: Any = session.sparkContext._jvm.org.apache.spark.sql.catalyst.expressions  # type: ignore[union-attr]
+    found: Any = java(session).org.apache.spark.sql.catalyst.expressions
     # A map is a partial function in Scala: each of these in the plan is replaced by what is none of them.
     instead = {getattr(found, name)(): found.SparkVersion() for name in _TELLING}
-    rule = session.sparkContext._jvm.PythonUtils.toScalaMap(instead)  # type: ignore[union-attr]
-    plan = answered._jdf.queryExecution().analyzed()
+    rule = java(session).PythonUtils.toScalaMap(instead)
+    plan = analyzed_plan(answered)
     if not plan.transformAllExpressionsWithSubqueries(rule).equals(plan):
         raise _refusal("the session and its user can't be asked for")
 

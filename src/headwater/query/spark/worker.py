@@ -33,6 +33,7 @@ from headwater.query.spark.messages import (
     receive_project,
 )
 from headwater.spark.errors import as_headwater_error, piece_of
+from headwater.spark.internals import java_context
 from headwater.spark.jvm import has_ended, is_gone
 from headwater.warehouse import Warehouse
 
@@ -145,7 +146,7 @@ class QueryWorker:
             owner = self._owner
             if owner is None:
                 return False
-            infos: Any = owner.spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+            infos: Any = java_context(owner.spark).sc().statusTracker().getExecutorInfos()
             return any(info.numRunningTasks() > 0 for info in infos)
         except Exception:  # it is starting, or has died, which is looked for elsewhere
             return False

@@ -20,13 +20,13 @@ from headwater.flows.ledger import Epoch, Ledger, Positions, flow_name
 from headwater.flows.step import StepDone
 from headwater.formats.feed import leave_feed
 from headwater.formats.spark_table import SparkTable
-from headwater.ingest.schemas import parse_ddl
 from headwater.project.decorators import Registered
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, streaming_tables
 from headwater.runner.preflight import empty, notes_of, require_fence
 from headwater.runner.setups.setup import FlowSetup, Guard, plan_of_table
 from headwater.runner.setups.stream_inputs import InputRebuilt, StreamInputs
+from headwater.schema.types import parse_ddl
 from headwater.sources.reader import Lag, OffsetRange
 from headwater.spark.errors import as_headwater_error
 from headwater.tables.batches import Batches, BatchTarget, CheckpointLost, Mode

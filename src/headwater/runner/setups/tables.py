@@ -16,10 +16,10 @@ from headwater.flows.flow import Flow, Steps
 from headwater.flows.ledger import Ledger, flow_name
 from headwater.formats.spark_table import SparkTable
 from headwater.incremental.relations import InputRelation, RelationVersion, relation_of
-from headwater.ingest.schemas import parse_ddl
 from headwater.project.graph import Name, graph_of
 from headwater.runner.preflight import empty, require_fence
 from headwater.runner.setups.setup import FlowSetup, Guard, plan_of_table
+from headwater.schema.types import parse_ddl
 from headwater.tables.apply.input import VersionsInput
 from headwater.tables.apply.shape import Shape
 from headwater.tables.apply.target import ApplyTarget

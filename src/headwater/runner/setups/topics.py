@@ -19,13 +19,14 @@ from headwater.formats.base import Address, Capability
 from headwater.formats.spark_table import SparkTable
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.ingest.pipeline import Pipeline
-from headwater.ingest.schemas import SchemaLog, parse_ddl
+from headwater.ingest.schemas import SchemaLog
 from headwater.ingest.topic import TopicTarget
 from headwater.project.definition import ProjectDefinition
 from headwater.project.load.code import code_digest
 from headwater.runner.pace import Pace
 from headwater.runner.preflight import empty, notes_of, require_fence
 from headwater.runner.setups.setup import FlowSetup
+from headwater.schema.types import parse_ddl
 from headwater.sources.decoders.base import Decoder
 from headwater.sources.decoders.bounded import BoundedDecoder
 from headwater.sources.postgres.cdc.config import PostgresCdcSource

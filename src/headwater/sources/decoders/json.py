@@ -41,6 +41,7 @@ from headwater.sources.decoders.keys import (
 from headwater.sources.decoders.kinds import LARGEST, SAMPLE, agreed
 from headwater.sources.decoders.typed import PROBLEM_TYPE, problem
 from headwater.spark.arrow_bridge import local_frame
+from headwater.spark.internals import java, java_frame, java_session
 
 CORRUPT = "_headwater_corrupt"
 _PARSED = "_headwater_parsed"
@@ -129,9 +130,9 @@ class JsonDecoder(Decoder):
 def inferred(lines: DataFrame, options: Mapping[str, str]) -> StructType:
     """The schema of some JSON texts; a key that an object has twice is one field of it."""
     spark = lines.sparkSession
-    jvm: Any = spark._jvm
-    texts = getattr(lines._jdf, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
-    reader = spark._jsparkSession.read().option("dropFieldIfAllNull", "true")
+    jvm: Any = java(spark)
+    texts = getattr(java_frame(lines), "as")(jvm.org.apache.spark.sql.Encoders.STRING())
+    reader = java_session(spark).read().option("dropFieldIfAllNull", "true")
     for name, value in options.items():
         reader = reader.option(name, value)
     found = StructType.fromJson(json.loads(reader.json(texts).schema().json()))

@@ -10,6 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from headwater.schema.types import has_map
 from headwater.sources.decoders.checks import any_of, balanced
 
 
@@ -161,7 +162,7 @@ def has_repeated_map_keys(value: Column, data_type: DataType) -> Column | None:
         keys = F.map_keys(value)
         here = F.coalesce(F.size(keys) > F.size(F.array_distinct(keys)), F.lit(False))
         return any_of([here, has_repeated_map_keys(F.map_values(value), ArrayType(data_type.valueType))])
-    if isinstance(data_type, ArrayType) and _has_map(data_type.elementType):
+    if isinstance(data_type, ArrayType) and has_map(data_type.elementType):
         element = data_type.elementType
 
         def has(one: Column) -> Column:
@@ -170,14 +171,6 @@ def has_repeated_map_keys(value: Column, data_type: DataType) -> Column | None:
 
         return F.coalesce(F.exists(value, has), F.lit(False))
     return None
-
-
-def _has_map(data_type: DataType) -> bool:
-    if isinstance(data_type, StructType):
-        return any(_has_map(f.dataType) for f in data_type.fields)
-    if isinstance(data_type, ArrayType):
-        return _has_map(data_type.elementType)
-    return isinstance(data_type, MapType)
 
 
 def repeated_key(text: Column, data_type: DataType, options: Mapping[str, str]) -> Column:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -19,6 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from headwater.schema.types import fits
 from headwater.sources.decoders.base import CAST_FAILURES, EVENT, PROBLEM, SCHEMA, Decoder
 from headwater.sources.decoders.cast_failures import texts_of, unless_none
 from headwater.sources.decoders.keys import has_keys_beyond
@@ -147,27 +146,6 @@ def _beyond(integers: DataType) -> float:
     """The first number that is too large."""
     bits = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
     return float(2 ** bits[integers.simpleString()])
-
-
-_WIDER: dict[str, tuple[str, ...]] = {
-    "tinyint": ("smallint", "int", "bigint", "float", "double"),
-    "smallint": ("int", "bigint", "float", "double"),
-    "int": ("bigint", "double"),
-    "float": ("double",),
-    "date": ("timestamp",),
-}
-
-
-def fits(given: DataType, wanted: DataType) -> bool:
-    """Whether every value of one type is a value of the other."""
-    if isinstance(given, StructType) and isinstance(wanted, StructType):
-        return all(f.name not in given.names or fits(given[f.name].dataType, f.dataType) for f in wanted.fields)
-    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
-        return fits(given.elementType, wanted.elementType)
-    if isinstance(given, MapType) and isinstance(wanted, MapType):
-        return fits(given.keyType, wanted.keyType) and fits(given.valueType, wanted.valueType)
-    names: Any = (given.simpleString(), wanted.simpleString())
-    return names[0] == names[1] or names[1] in _WIDER.get(names[0], ())
 
 
 def _is_safe(given: DataType, wanted: DataType) -> bool:

@@ -32,6 +32,7 @@ from headwater.sources.files.log import InputFile
 from headwater.sources.files.paths import is_plain, shown
 from headwater.sources.files.pieces.blocks import LargeBlock
 from headwater.sources.files.pieces.splitter import FileSplitter, Splitter
+from headwater.spark.internals import java_session
 
 FILE = "_file_path"
 """Not `_file`: Iceberg keeps that name, and `_partition`, `_pos`, `_deleted`, `_spec_id`, for itself."""
@@ -118,7 +119,7 @@ class BatchLocation:
 
 def block_size(spark: SparkSession, taken: Sequence[InputFile]) -> int:
     """How large the blocks are that Spark would read these files in, by its own rule."""
-    conf = spark._jsparkSession.sessionState().conf()
+    conf = java_session(spark).sessionState().conf()
     size = sum(file.bytes + _OPEN_COST for file in taken)
     return int(min(conf.filesMaxPartitionBytes(), max(_OPEN_COST, size // spark.sparkContext.defaultParallelism)))
 

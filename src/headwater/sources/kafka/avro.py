@@ -14,10 +14,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
 from headwater.core.errors import Code, UsageError
+from headwater.schema.merge import widened
+from headwater.schema.types import covers
 from headwater.sources.decoders.base import DECODE, EVENT, PROBLEM, RAW, Decoder
 from headwater.sources.decoders.typed import PROBLEM_TYPE, conform, problem
 from headwater.sources.kafka.registry import Schema, SchemaRegistry
-from headwater.sources.kafka.types import covers, merged
 from headwater.sources.kafka.wire_format import body, schema_id
 
 FIELD = "value"
@@ -81,7 +82,7 @@ class AvroDecoder(Decoder):
         found = StructType()
         for id in self._learn(records, F.col(RAW)):
             if id in self.writers:
-                joined = merged(found, self.writers[id].event_type)
+                joined = widened(found, self.writers[id].event_type)
                 assert isinstance(joined, StructType)
                 found = joined
         return found

@@ -6,9 +6,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructField, StructType
 
+from headwater.schema.merge import widened
 from headwater.sources.decoders.base import CAST_FAILURES, DECODE, EVENT, PROBLEM, Decoder
 from headwater.sources.decoders.typed import problem
-from headwater.sources.kafka.types import merged
 
 OP = "_op"
 UNCHANGED = "_unchanged"
@@ -48,7 +48,7 @@ class DebeziumDecoder(Decoder):
         images = [found[name] for name in _IMAGES if isinstance(found.get(name), StructType)]
         image: DataType | None = None
         for one in images:
-            image = one if image is None else merged(image, one)
+            image = one if image is None else widened(image, one)
         fields = [StructField(OP, StringType())]
         if image is not None:
             fields += [StructField(name, image) for name in _IMAGES]

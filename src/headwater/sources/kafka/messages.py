@@ -15,6 +15,8 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.extras import require_extra
+from headwater.schema.merge import widened
+from headwater.schema.types import covers
 from headwater.sources.decoders.base import DECODE, EVENT, PROBLEM, RAW, SCHEMA, Decoder
 from headwater.sources.decoders.typed import PROBLEM_TYPE, conform
 from headwater.sources.kafka.proto import Files, file_set, file_set_of
@@ -26,7 +28,6 @@ from headwater.sources.kafka.protobuf import (
     reader_of,
 )
 from headwater.sources.kafka.registry import Schema, SchemaRegistry
-from headwater.sources.kafka.types import covers, merged
 from headwater.sources.kafka.wire_format import HEAD, message_head
 
 _MESSAGE = "_headwater_message"
@@ -62,14 +63,14 @@ class ProtobufDecoder(Decoder):
             return self._fixed.type
         found: DataType = StructType()
         for head in self._learn(records, F.col(RAW)):
-            found = merged(found, self._types.get(head, StructType()))
+            found = widened(found, self._types.get(head, StructType()))
         assert isinstance(found, StructType)
         return found
 
     def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
         wanted: DataType = self._fixed.type if self._fixed is not None else StructType()
         for one in self._types.values():
-            wanted = merged(wanted, one)
+            wanted = widened(wanted, one)
         assert isinstance(wanted, StructType)
         shipped = wanted if wanted.fields else StructType([StructField("nothing", StringType())])
         decoded = self._mapped(records, RAW, _MESSAGE, PROBLEM, shipped)

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.core.extras import require_extra
-from headwater.sources.decoders.typed import fits
+from headwater.schema.types import fits
 from headwater.sources.kafka.proto import Files
 
 _WELL_KNOWN = ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from headwater.core.errors import Code, UsageError
+from headwater.schema.types import parse_ddl
 from headwater.sources.decoders.base import CAST_FAILURES, DECODE, EVENT, PROBLEM, RAW, Decoder
 from headwater.sources.decoders.csv import CsvDecoder, not_utf8
 from headwater.sources.decoders.json import JsonDecoder
@@ -221,7 +222,5 @@ def _content(context: ReaderContext, file: str) -> bytes:
 
 
 def _declared_names(spark: SparkSession, ddl: str | None) -> list[str] | None:
-    if ddl is None:
-        return None
-    parsed: Any = spark._jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl)  # type: ignore[union-attr]
-    return list(parsed.fieldNames())
+    declared = parse_ddl(spark, ddl)
+    return None if declared is None else declared.names

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, IntegerType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from headwater.core.model import WEIGHT
 from headwater.core.quotes import backticked
+from headwater.schema.types import has_map
 from headwater.sources.decoders.base import EVENT, POSITION, RAW
 from headwater.sources.table.positions import TablePosition
 
@@ -27,7 +28,7 @@ def netted(changes: DataFrame) -> DataFrame:
     event = F.struct(*(_column(name).alias(name) for name in names))
     raw = F.to_json(event, _JSON).alias(RAW)
     total = F.sum(WEIGHT).cast(IntegerType()).alias(WEIGHT)
-    if _has_map(changes.drop(WEIGHT).schema):  # Spark can't group by maps
+    if has_map(changes.drop(WEIGHT).schema):  # Spark can't group by maps
         rows = changes.select(raw, event.alias(EVENT), WEIGHT).groupBy(RAW).agg(F.first(EVENT).alias(EVENT), total)
     else:
         grouped = changes.groupBy(*map(_column, names)).agg(total)
@@ -56,11 +57,3 @@ def records(rows: DataFrame, place: TablePosition, *, changes: bool) -> DataFram
 
 def _column(name: str) -> Column:
     return F.col(backticked(name))
-
-
-def _has_map(data_type: DataType) -> bool:
-    if isinstance(data_type, StructType):
-        return any(_has_map(f.dataType) for f in data_type.fields)
-    if isinstance(data_type, ArrayType):
-        return _has_map(data_type.elementType)
-    return isinstance(data_type, MapType)

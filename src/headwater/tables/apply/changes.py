@@ -12,8 +12,9 @@ from pyspark.sql.types import StringType, StructType, TimestampType
 from headwater.core.errors import Code, UsageError
 from headwater.core.quotes import backticked
 from headwater.core.spec import Apply
+from headwater.schema.types import has_map
 from headwater.spark.errors import reason, without_plan
-from headwater.spark.frames import column, has_map
+from headwater.spark.frames import column
 from headwater.tables.apply.shape import (
     AFTER,
     AT,

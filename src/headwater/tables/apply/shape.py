@@ -22,7 +22,8 @@ from headwater.core.errors import Code, UsageError, Where, did_you_mean
 from headwater.core.quotes import backticked
 from headwater.core.spec import Apply
 from headwater.core.state import STORED
-from headwater.spark.frames import column, has_map
+from headwater.schema.types import has_map
+from headwater.spark.frames import column
 
 SEQUENCE = "_hw_sequence"
 """Orders the changes of a key."""
