@@ -1,4 +1,4 @@
-"""Kafka into the lake: Headwater beside a hand-written Structured Streaming job that does the same work.
+"""Kafka into the lake: Headwater alongside a hand-written Structured Streaming job that does the same work.
 
     .venv/bin/python bench/ingest.py backlog          # rows/s of a backlog, alternating, medians
     .venv/bin/python bench/ingest.py live             # from event to visible row, at a steady rate

@@ -1,4 +1,4 @@
-"""An event store in Postgres into Delta: Headwater beside a hand-written partitioned JDBC read, and beside dlt.
+"""An event store in Postgres into Delta: Headwater alongside a hand-written partitioned JDBC read, and alongside dlt.
 
     .venv/bin/python bench/postgres.py --rows 2000000 --repeats 3
 

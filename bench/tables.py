@@ -1,4 +1,4 @@
-"""What applying changes costs beside the same MERGE written by hand, and how it grows with the table.
+"""What applying changes costs alongside the same MERGE written by hand, and how it grows with the table.
 
     .venv/bin/python bench/tables.py --rows 1000000 --changes 100000 --steps 5
 
@@ -7,7 +7,7 @@ the changes of a key by `--sequence-by`, by default the position that every reco
 tables record their changes for those who follow them (`delta.enableChangeDataFeed`), have no deletion vectors and are
 written with zstd. What ours does beyond that: it notes the step in a ledger and marks its commit, refuses changes
 without key or order, counts them, and remembers deletes. By another column than the position it resolves ties too, for
-which it stores the position beside it. The job written by hand does none of it: a late change brings back a deleted
+which it stores the position alongside it. The job written by hand does none of it: a late change brings back a deleted
 row. `bare` is the same job into a table without a feed.
 
 Then one step of `--few` changes into tables of growing size, clustered by the key into files of 8 MB: by keys that lie

@@ -1,4 +1,4 @@
-"""Materialized views: an incremental refresh beside a full one of the same view, in one run.
+"""Materialized views: an incremental refresh alongside a full one of the same view, in one run.
 
     .venv/bin/python bench/views.py speed             # incremental against full: aggregate, join + aggregate
     .venv/bin/python bench/views.py growth            # the same change over a source that grows

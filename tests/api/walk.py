@@ -23,7 +23,7 @@ from headwater.query.result import Result
 from headwater.query.settings import SqlSettings
 
 ACTING = (Lake, Relation, TopicOrTable, MaterializedView, ForeignTable, RelationFiles, Result, Listing, SqlSettings)
-"""What does something. Beside these there are records, which are data."""
+"""What does something. Alongside these there are records, which are data."""
 ALIASES = {"arrow", "pandas", "polars", "read", "rows"}
 """Earlier names, which go on working."""
 

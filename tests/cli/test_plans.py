@@ -43,7 +43,7 @@ def test_changed_sql_is_a_difference_of_its_lines(planning: Planning) -> None:
     planning.after("WHERE n > 1\n", "WHERE n > 2\n")
     lines = shown(planning)
     assert lines[0] == "rebuild  views.per_day"
-    assert lines[1].startswith("  sql: its rows are made anew")
+    assert lines[1].startswith("  sql: its rows are rebuilt")
     at = lines.index("    --- views.per_day.sql in the lake")
     assert lines[at + 1] == "    +++ views.per_day.sql in the project"
     assert lines[at + 2].startswith("    @@ -1,5 +1,5 @@")

@@ -87,7 +87,7 @@ def test_status_is_kept_over_a_restart(shop: Shop) -> None:
     assert status(shop)["last_commit_at"] > before["last_commit_at"]
 
 
-@pytest.mark.parametrize("again", [step(0, 5, epoch=1), step(2, 5)], ids=["a new epoch", "dropped and made anew"])
+@pytest.mark.parametrize("again", [step(0, 5, epoch=1), step(2, 5)], ids=["a new epoch", "dropped and rebuilt"])
 def test_a_flow_that_starts_over_counts_from_there(again: StepDone) -> None:
     report = FlowReport(FLOW)
     for number in range(3):

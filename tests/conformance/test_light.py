@@ -1,4 +1,4 @@
-"""The light side gives Spark's rows, without a JVM."""
+"""The native side gives Spark's rows, without a JVM."""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ KILLS = int(scaled("HEADWATER_KILLS", usual=2, full=6))
 def kills(
     rng: random.Random, *, inside: tuple[int, int], before: tuple[int, int], after: tuple[int, int], least: int = 2
 ) -> list[tuple[str, int]]:
-    """When to kill, with a number between these two; `least`: 2 are one inside and one beside a commit, 3 all ways."""
+    """When to kill, with a number between these two; `least`: 2 are one inside and one alongside a commit, 3 all
+    ways."""
     numbers = {"inside": inside, "before": before, "after": after}
     count = max(KILLS, least)
     ways: list[str] = []
@@ -66,7 +67,7 @@ def die() -> None:
 
 
 class Crash:
-    """Stands before and after every commit, by Spark and by the light libraries."""
+    """Stands before and after every commit, by Spark and by the native libraries."""
 
     def __init__(self, when: str, number: int, word: str = "") -> None:
         self._when = when

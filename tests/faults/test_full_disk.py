@@ -141,7 +141,7 @@ def test_a_command_says_what_is_full(tmp_path: Path) -> None:
 
 def test_a_lease_that_is_late_is_renewed_before_a_commit_or_nothing_is_committed(tmp_path: Path) -> None:
     with disk(tmp_path) as home:
-        state = State.beside(tmp_path)
+        state = State.next_to(tmp_path)
         lease = Lease.take(state, "topics.a", Holder.here(), timedelta(seconds=2))
         lease.check()
         home.fill()

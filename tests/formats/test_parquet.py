@@ -1,4 +1,4 @@
-"""What is particular to plain Parquet: its log, its files in folders, crashes, the light side."""
+"""What is particular to plain Parquet: its log, its files in folders, crashes, the native side."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def _arrow_rows(bench: Bench) -> Counter[str]:
 
 
 def _arrow_rows_of(df: DataFrame) -> Counter[str]:
-    """What Spark itself gives as Arrow: the reference for the light side."""
+    """What Spark itself gives as Arrow: the reference for the native side."""
     import pyarrow as pa
 
     table = pa.Table.from_batches(df._collect_as_arrow())

@@ -58,7 +58,7 @@ def records(spark: SparkSession, payload: str, events: list[dict[str, Any] | str
 
 
 def functions_of(folder: Path, code: str, **more: str) -> tuple[Registered, ...]:
-    """The functions of a project's `code:`, with modules beside it."""
+    """The functions of a project's `code:`, with modules alongside it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "headwater.yml").write_text("name: shop\ncode: shop.py\n", encoding="utf-8")
     (folder / "shop.py").write_text(code, encoding="utf-8")

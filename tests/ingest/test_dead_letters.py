@@ -59,7 +59,7 @@ def test_a_replay_that_was_cut_off_doubles_nothing(tmp_path: Path, monkeypatch: 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(DeadLetters, "settle", cut_off)
+        patched.setattr(DeadLetters, "resolve", cut_off)
         assert desk("dlq", "replay", "orders").code == 130
     assert len(desk.rows("orders", "id")) == 2
     assert desk("dlq", "replay", "orders", "--json").json[0]["still_dead"] == 0

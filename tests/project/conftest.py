@@ -20,7 +20,7 @@ Find = Callable[..., list[Problem]]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write a project file, and others beside it by their names."""
+    """Write a project file, and others alongside it by their names."""
 
     def written(text: str, files: Mapping[str, str] | None = None) -> Path:
         for name, content in {"headwater.yml": text, **(files or {})}.items():

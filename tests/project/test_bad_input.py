@@ -1,4 +1,4 @@
-"""Mistakes in a project file: each found, with its place, its code and a cure, and all of them at once."""
+"""Mistakes in a project file: each found, with its place, its code and a hint, and all of them at once."""
 
 from __future__ import annotations
 

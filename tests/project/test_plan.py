@@ -100,7 +100,7 @@ class Planning:
     [
         ("{from: landing, p", "{from: landing, batch_size: 5, p", "topics.log", "change", "batch_size: 1000 → 5"),
         ("{from: landing, p", "{from: landing, description: x, p", "topics.log", "change", "nothing has to be done"),
-        ("[day]", "[hour]", "topics.log", "rebuild", 'partition_by: ["day"] → ["hour"] (the table is made anew: Delta'),
+        ("[day]", "[hour]", "topics.log", "rebuild", 'partition_by: ["day"] → ["hour"] (the table is rebuilt: Delta'),
         (
             "[day]",
             "[hour]",
@@ -114,13 +114,13 @@ class Planning:
         ("sequence_by: n", "sequence_by: m", "tables.people", "rebuild", "apply.sequence_by"),
         ("by: n}", "by: n, history: all}", "tables.people", "rebuild", "apply.history: latest → all"),
         ("by: n}", "by: n, tombstones: 1d}", "tables.people", "change", "apply.tombstones: 7d → 1d"),
-        ("by: n}", "by: n, delete_when: gone}", "tables.people", "rebuild", "its rows are made anew"),
+        ("by: n}", "by: n, delete_when: gone}", "tables.people", "rebuild", "its rows are rebuilt"),
         ("format: delta", "format: iceberg", "tables.people", "rebuild", "format: delta → iceberg"),
         ("count(*) AS n", "sum(n) AS n", "views.counted", "rebuild", "sql: "),
         ("v.n > 1", "v.n > 2", "tables.seen", "change", "what is there stays as it is"),
         ("v.id, v.n F", "v.id, v.n, p.region F", "tables.seen", "change", "NULL in the rows that are there"),
         ("v.n > 1", "v.n > 3", "tables.seen", "change", "headwater flow rebuild tables.seen --yes would make all"),
-        ("v.id, v.n F", "v.id, v.n AS m F", "tables.seen", "rebuild", "its rows are made anew: column 'n' goes"),
+        ("v.id, v.n F", "v.id, v.n AS m F", "tables.seen", "rebuild", "its rows are rebuilt: column 'n' goes"),
         ("v.id, v.n F", "DISTINCT v.id, v.n F", "tables.seen", "rebuild", "leaves out rows that are there twice"),
         ("v.id, v.n F", "v.id, v.n, v.n + 1 F", "tables.seen", "rebuild", "'v.n + 1' has no name of its own"),
         ("LEFT JOIN table('people')", "FULL JOIN table('people')", "tables.seen", "rebuild", "the other side alone"),
@@ -133,7 +133,7 @@ class Planning:
             "by topics.log and is by topics.m",
         ),
         ("count(*) AS k", "count(n) AS k", "tables.totals", "rebuild", "made of several rows"),
-        ("GROUP BY id", "GROUP BY id ORDER BY k LIMIT 3", "tables.totals", "rebuild", "its rows are made anew"),
+        ("GROUP BY id", "GROUP BY id ORDER BY k LIMIT 3", "tables.totals", "rebuild", "its rows are rebuilt"),
         ('sql: "SELECT id, count', 'description: x, sql: "SELECT id, count', "tables.totals", "change", "nothing has"),
         ("transform: thin", "transform: thick", "tables.sliced", "change", "from the next step on"),
         ("transform: first", "transform: second", "tables.named", "rebuild", "rows of tables.people may be changed"),
@@ -205,7 +205,7 @@ def test_beside_a_runner_a_reload_applies_what_takes_rows_away(tmp_path: Path) -
             assert f"{relation}: `headwater reload` has the runner" in headwater("plan", "--project", tmp_path).err
         found = planning.after("log: {from: landing", "log: {filter: n > 1, from: landing")["topics.log"]
         reload, rebuild = (json.dumps(found["why"]).find(words) for words in ("headwater reload", "flow rebuild"))
-        assert 0 < reload < rebuild, "rows that are made anew before are made by the old definition"
+        assert 0 < reload < rebuild, "rows that are rebuilt before are made by the old definition"
         planning.after("[day]", "[hour]")
         refused = headwater("run", "--once", "--project", tmp_path)
         assert refused.code == 2 and "`headwater reload --apply` does it" in refused.err

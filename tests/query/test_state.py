@@ -22,7 +22,7 @@ def names(state: State, kind: Kind | None = None) -> list[str]:
 
 
 def test_what_another_has_written_is_seen(tmp_path: Path) -> None:
-    ours, theirs = State.beside(tmp_path), State.beside(tmp_path)
+    ours, theirs = State.next_to(tmp_path), State.next_to(tmp_path)
     assert names(ours) == []
     for name in ("b", "a"):
         theirs.put(RelationRecord(Kind.TOPIC, name, "delta", path="/x"))
@@ -38,7 +38,7 @@ def test_a_database_of_an_earlier_release(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "state.db") as made:
         made.execute(OLDER)
         made.execute(ROW)
-    state = State.beside(tmp_path)
+    state = State.next_to(tmp_path)
     for _ in range(2):
         (record,) = state.relations()
         assert (record.name, record.shown, record.made_from) == ("x", None, None)
@@ -46,11 +46,11 @@ def test_a_database_of_an_earlier_release(tmp_path: Path) -> None:
 
 
 def test_reading_needs_no_sqlalchemy(tmp_path: Path) -> None:
-    state = State.beside(tmp_path)
+    state = State.next_to(tmp_path)
     state.put(RelationRecord(Kind.TOPIC, "a", "delta", path="/x"))
     program = (
         "import sys, pathlib\nfrom headwater.core.state import State\n"
-        f"assert [r.name for r in State.beside(pathlib.Path({str(tmp_path)!r})).relations()] == ['a']\n"
+        f"assert [r.name for r in State.next_to(pathlib.Path({str(tmp_path)!r})).relations()] == ['a']\n"
         "assert 'sqlalchemy' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

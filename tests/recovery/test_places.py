@@ -183,7 +183,7 @@ def as_before(project: Moving) -> None:
 
 def test_the_copy_of_a_held_flow_neither_waits_for_nor_ends_its_holder(tmp_path: Path) -> None:
     project = once(tmp_path / "project")
-    state = State.beside(project.root / ".headwater")
+    state = State.next_to(project.root / ".headwater")
     now = state.now()
     here = Holder.here().record()
     assert state.take_lease(LeaseRecord("topics.orders", "t", {**here, "pid": 1}, now, now + 600), None)
@@ -192,7 +192,7 @@ def test_the_copy_of_a_held_flow_neither_waits_for_nor_ends_its_holder(tmp_path:
     shutil.copytree(project.root, copy.root)
     copy.land("b.json", [("3", "y", 3)])
     assert copy.run()[0]["topics.orders"] == (1, 1)
-    other = State.beside(project.root / ".headwater")
+    other = State.next_to(project.root / ".headwater")
     assert other.lease("topics.orders") is not None
     other.close()
 

@@ -56,6 +56,6 @@ def test_a_streaming_table_goes_on(format: str, tmp_path: Path) -> None:
             {"kind": "x", "seen": 2},
             {"kind": "y", "seen": 1},
         ]
-    state = State.beside(moved.root / ".headwater")
+    state = State.next_to(moved.root / ".headwater")
     assert {record.path for record in state.stored_relations() if record.path} >= {"tables/seen"}
     state.close()

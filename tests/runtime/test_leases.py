@@ -26,7 +26,7 @@ LONG, SHORT = timedelta(seconds=60), timedelta(milliseconds=200)
 @pytest.fixture(params=["sqlite", "postgres"])
 def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[State]:
     if request.param == "sqlite":
-        yield State.beside(tmp_path)
+        yield State.next_to(tmp_path)
         return
     with postgres() as address:
         state = State(address)
@@ -103,7 +103,7 @@ def test_a_lease_is_one_runners_until_it_is_released(state: State, process: subp
 def test_a_paused_holder_is_ended_with_its_jvm_before_its_flow_is_taken(
     tmp_path: Path, process: subprocess.Popen[bytes]
 ) -> None:
-    state = State.beside(tmp_path)
+    state = State.next_to(tmp_path)
     jvm = subprocess.Popen(["sleep", "600"])
     try:
         paused = holder_of(process).with_jvm(jvm.pid)
@@ -120,7 +120,7 @@ def test_a_paused_holder_is_ended_with_its_jvm_before_its_flow_is_taken(
 def test_a_process_that_only_has_the_holders_number_is_left_alone(
     tmp_path: Path, process: subprocess.Popen[bytes]
 ) -> None:
-    state = State.beside(tmp_path)
+    state = State.next_to(tmp_path)
     gone = replace(holder_of(process), started=holder_of(process).started - 3600)
     Lease.take(state, "topics.a", gone, LONG)
     Lease.take(state, "topics.a", Holder.here(), LONG).check()
@@ -130,7 +130,7 @@ def test_a_process_that_only_has_the_holders_number_is_left_alone(
 def test_another_machines_lease_is_waited_for_and_nothing_there_is_ended(
     tmp_path: Path, process: subprocess.Popen[bytes]
 ) -> None:
-    state = State.beside(tmp_path)
+    state = State.next_to(tmp_path)
     elsewhere = replace(holder_of(process), host="another-machine")
     Lease.take(state, "topics.a", elsewhere, SHORT)
     with pytest.raises(TerminalError, match="on another-machine"):
@@ -141,6 +141,6 @@ def test_another_machines_lease_is_waited_for_and_nothing_there_is_ended(
 
 
 def test_a_late_holder_keeps_a_flow_that_nobody_asked_for(tmp_path: Path) -> None:
-    lease = Lease.take(State.beside(tmp_path), "topics.a", Holder.here(), SHORT)
+    lease = Lease.take(State.next_to(tmp_path), "topics.a", Holder.here(), SHORT)
     time.sleep(SHORT.total_seconds() + 0.1)
     lease.check()

@@ -101,7 +101,7 @@ def test_queries_beside_a_runner(tmp_path: Path, runners: list[Running]) -> None
         assert left.wait(20) == 130 and used(queries) - before >= 1.5
     assert rests(queries)
 
-    # One that takes all memory ends with its Spark; flows go on meanwhile, another query beside it is run again, and
+    # One that takes all memory ends with its Spark; flows go on meanwhile, another query alongside it is run again, and
     # the next one is answered.
     words = [command(tmp_path, "query", HUGE), command(tmp_path, "query", LONG, "--engine", "spark", "--json")]
     large, other = (subprocess.Popen(each, stdout=-1, stderr=-1, text=True) for each in words)

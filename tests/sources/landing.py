@@ -29,7 +29,7 @@ def put(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 @dataclass
 class Landing:
-    """One source under a root of its own; `reader` is made anew as after a restart."""
+    """One source under a root of its own; `reader` is rebuilt as after a restart."""
 
     root: Path
     spark: SparkSession

@@ -169,7 +169,7 @@ def test_many_at_once_without_and_with_a_runner(spark: SparkSession, tmp_path: P
             together(*(partial(one, 10, "same") for _ in range(4)))
             begun = time.monotonic()
             topic.append({"id": 11})
-            print(f"an append beside a runner took {time.monotonic() - begun:.3f} s")
+            print(f"an append alongside a runner took {time.monotonic() - begun:.3f} s")
         assert ids(root) == list(range(12))
 
 

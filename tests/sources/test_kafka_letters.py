@@ -22,7 +22,7 @@ def asked(project: Project, *arguments: str) -> Answer:
 
 
 def test_a_topic_that_was_made_again(kafka: Broker, spark: SparkSession, tmp_path: Path) -> None:
-    """The same offsets are other records: dead letters are kept beside the old ones and replayed for themselves."""
+    """The same offsets are other records: dead letters are kept alongside the old ones and replayed for themselves."""
     project = Project(tmp_path)
     source = {"type": "kafka", "brokers": kafka.address, "topic": "letters.again", "schema_hints": "id bigint"}
     source["on_data_loss"] = "continue"

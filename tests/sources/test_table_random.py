@@ -158,7 +158,7 @@ def _tables(spark: SparkSession, root: Path) -> dict[str, Any]:
         spark.sql(f"INSERT INTO random_pai.db.{name} SELECT id, 'v0' FROM range(12)")
     every = "insert insert delete update merge overwrite"
     rewrite = "CALL random_ice.system.rewrite_data_files(table => 'db.{}', options => map('rewrite-all', 'true'))"
-    # Paimon's UPDATE fails beside Iceberg's extension.
+    # Paimon's UPDATE fails alongside Iceberg's extension.
     paimon = "insert insert delete merge overwrite"
     return {
         "delta_sql": Sql(spark, f"delta.`{root / 'delta_sql'}`", every, f"OPTIMIZE delta.`{root / 'delta_sql'}`"),

@@ -29,7 +29,7 @@ MAINTENANCE = MaintenanceRecord(
 
 @pytest.fixture
 def state(tmp_path: Path) -> State:
-    return State.beside(tmp_path)
+    return State.next_to(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_a_row_comes_back_as_it_was(state: State, tmp_path: Path, record: Histor
     found = noted(state, type(record), "id", *names)
     assert [row[0] for row in found] == [1, 2]
     state.close()
-    again = State.beside(tmp_path)  # by SQLite alone, as a command reads it
+    again = State.next_to(tmp_path)  # by SQLite alone, as a command reads it
     assert noted(again, type(record), "id", *names) == found
     assert again._opened is None
     told = dict(zip(names, found[0][1:], strict=True))

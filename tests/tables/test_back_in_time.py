@@ -1,4 +1,4 @@
-"""Tables made anew from the ledger of events, set back, and laid out otherwise: nothing else is touched."""
+"""Tables rebuilt from the ledger of events, set back, and laid out otherwise: nothing else is touched."""
 
 from __future__ import annotations
 

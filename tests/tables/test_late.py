@@ -129,7 +129,7 @@ def test_what_was_set_aside_can_be_let_in(tmp_path: Path) -> None:
 
     assert lab.answer("flow", "rebuild", "sessions", "--yes").code == 0
     assert lab.run().code == 0
-    assert [row[3] for row in lab.rows("sessions")] == [3, 3, 1], "made anew, nothing is late"
+    assert [row[3] for row in lab.rows("sessions")] == [3, 3, 1], "rebuilt, nothing is late"
     assert lab.dead_letters("sessions") == [] and lab.checks("sessions")["late"] == 0
 
 

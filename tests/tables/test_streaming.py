@@ -303,7 +303,7 @@ def test_check_knows_what_a_transform_takes(
 
 @pytest.mark.parametrize("beside", [False, True])
 def test_an_input_that_is_rebuilt_doubles_no_row(beside: bool, tmp_path: Path) -> None:
-    """In every format, by the next run or beside a runner: the tables are filled again from the rebuilt topics."""
+    """In every format, by the next run or alongside a runner: the tables are filled again from the rebuilt topics."""
     names = FORMATS.names() if not beside else ["delta", "iceberg"]
     topics = [f"  clicks_{name}: {{from: landing, format: {name}}}" for name in names]
     tables = [f"  plain_{name}: {{transform: plain_{name}, format: {name}}}" for name in names]

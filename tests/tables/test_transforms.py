@@ -111,7 +111,7 @@ def test_changes_and_history_give_the_same_rows(tmp_path: Path) -> None:
     assert [(one["rows_added"], one["rows_removed"] or 0) for one in history if one["step"]] == [(2, 0)]
 
     # A function that has changed is taken up by the next step, without what was read before. Not where rows may go:
-    # they would be looked for as they are made now, so all of them are made anew.
+    # they would be looked for as they are made now, so all of them are rebuilt.
     with_order = CODE.replace("withColumn(", "withColumn('order', F.concat(F.lit('o'), 'id')).withColumn(")
     live.code(with_order.replace("Hello", "Good day"))
     live.land("returned/3", {"id": 2, "line": "maps"})

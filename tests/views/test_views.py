@@ -144,7 +144,7 @@ def test_policies(lab: Lab) -> None:
     add_order(lab, 300, 1)
     done = refresh_view(lab.warehouse, "chance")
     assert (done.refresh_type, done.reason) == ("full", "the query gives something else each time")
-    assert "computed anew" in lab.lake.view("chance").explain().lines()[0]
+    assert "recomputed" in lab.lake.view("chance").explain().lines()[0]
     create_view(lab.warehouse, "always", TOTALS, Refresh(mode="manual", policy="full"))
     add_order(lab, 301, 1)
     assert refresh_view(lab.warehouse, "always").reason == "the policy is full"
@@ -191,7 +191,7 @@ def test_replaced_beside_and_swapped(lab: Lab) -> None:
     made = create_view(
         lab.warehouse, "shape", "SELECT customer, max(qty) AS q FROM orders GROUP BY customer", MANUAL, replace=True
     )
-    assert (made.refresh_type, made.reason) == ("full", "it was made anew")
+    assert (made.refresh_type, made.reason) == ("full", "it was rebuilt")
     assert lab.lake.view("shape").df().columns == ["customer", "q"]
     add_order(lab, 600, 5, qty=99)
     assert refresh_view(lab.warehouse, "shape", "incremental").refresh_type == "incremental"

@@ -61,7 +61,7 @@ class Workload:
     keys: Mapping[str, Sequence[str]]
     schemas: dict[str, pa.Schema]
     refused: dict[str, str] = field(default_factory=dict)
-    """Views that are computed anew at every refresh, and why."""
+    """Views that are recomputed at every refresh, and why."""
 
     @staticmethod
     def open(

@@ -215,7 +215,7 @@ class Lake:
         description: str = "",
         replace: bool = False,
     ) -> Refreshed:
-        """Make a view and build it; with `replace` beside the one of its name, whose place it takes."""
+        """Make a view and build it; with `replace` alongside the one of its name, whose place it takes."""
         from headwater.operations.views import create_view, refresh_of
 
         self.project.require_whole()

@@ -113,7 +113,7 @@ class Relation:
         return restore(self._warehouse, self.name, at, do=do)
 
     def replay(self, into: str, until: At | None = None) -> RebuiltTable:
-        """Make a table anew from this topic, all of it or up to a version or time, and swap it in by one commit."""
+        """Rebuild a table from this topic, all of it or up to a version or time, and swap it in by one commit."""
         from headwater.operations.rebuild import replay_into
 
         return replay_into(self._warehouse, self.name, into, until)
@@ -320,7 +320,7 @@ class MaterializedView(Relation):
         return refresh_with_sources(self._warehouse, self.name, policy)[-1]
 
     def explain(self) -> Explanation:
-        """How it is kept: each part's strategy and what it reads, or why it is computed anew."""
+        """How it is kept: each part's strategy and what it reads, or why it is recomputed."""
         from headwater.operations.view_lookups import explained_without_spark
 
         noted = explained_without_spark(self._warehouse, self.name)

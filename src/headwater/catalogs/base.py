@@ -18,7 +18,7 @@ class LakeLocation:
 
     warehouse: str
     home: str
-    """The folder `.headwater` beside the project file."""
+    """The folder `.headwater` next to the project file."""
 
 
 class CatalogSpec(Definition):
@@ -39,7 +39,7 @@ class CatalogSpec(Definition):
         """Make what it needs on this machine. Called before Spark first asks it for a table."""
 
     def connectors(self) -> tuple[str, ...]:
-        """Names in the connector lock that this catalog needs beside Iceberg's own jar."""
+        """Names in the connector lock that this catalog needs alongside Iceberg's own jar."""
         return ()
 
 

@@ -1,4 +1,4 @@
-"""A catalog in a database: SQLite beside the project by default."""
+"""A catalog in a database: SQLite next to the project by default."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class JdbcCatalog(CatalogSpec):
         if uri is None:
             return None
         warehouse = self.warehouse or place.warehouse
-        # The catalog's tables are Spark's to make: a light reader never writes.
+        # The catalog's tables are Spark's to make: a native reader never writes.
         return {"type": "sql", "uri": uri, "warehouse": warehouse, "init_catalog_tables": "false"}
 
     def prepare(self, place: LakeLocation) -> None:

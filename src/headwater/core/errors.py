@@ -93,7 +93,7 @@ class Code(Enum):
     DESTRUCTIVE_CHANGE = "The project has changed in a way that takes rows away, and nobody has said that it may."
     NULL_KEY = "A row has no value for one of its keys."
     NO_SEQUENCE = "A change has no value that orders it."
-    NOT_INCREMENTAL = "A view can't be kept incrementally, and its policy does not let it be computed anew."
+    NOT_INCREMENTAL = "A view can't be kept incrementally, and its policy does not let it be recomputed."
     VIEW_STALE = "A view is older than its reader accepts."
     EXPECTATION_FAILED = "A row does not meet an expectation whose `on_violation` is `fail`."
     NOT_LINEAR = "A @transform does more than look at single rows, and can't be run on changes."

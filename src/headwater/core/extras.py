@@ -12,7 +12,7 @@ OLDEST, NEWEST = (3, 10), (3, 12)
 
 
 def require_python(version: tuple[int, int] = sys.version_info[:2]) -> None:
-    """Refuse a Python that Spark 3.5 and the light readers do not all run on."""
+    """Refuse a Python that Spark 3.5 and the native readers do not all run on."""
     if not OLDEST <= version <= NEWEST:
         raise UsageError(
             Code.UNSUPPORTED_PYTHON,
@@ -22,7 +22,7 @@ def require_python(version: tuple[int, int] = sys.version_info[:2]) -> None:
 
 
 def require_extra(extra: str, module: str) -> ModuleType:
-    """The module, imported late; an extra that is not installed is named with its cure."""
+    """The module, imported late; an extra that is not installed is named with a hint."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

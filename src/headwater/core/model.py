@@ -74,7 +74,7 @@ class CommitTag:
 
     @staticmethod
     def from_json(text: str | None) -> CommitTag | None:
-        """The mark in a commit's note, or None where the note is somebody else's."""
+        """The tag in a commit's note, or None where the note is somebody else's."""
         try:
             found = json.loads(text or "")
             return CommitTag(found["flow"], int(found["epoch"]), int(found["step"]), found.get("positions") or {})

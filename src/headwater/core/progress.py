@@ -50,7 +50,7 @@ class Ticker:
 
     def __init__(self, told: Callable[[], str | None], every: float = EVERY) -> None:
         """`told` says what is being done; None: nothing to speak of."""
-        self._told = told
+        self._described = told
         self._every = every
         self._over = threading.Event()
         self._begun = time.monotonic()
@@ -63,7 +63,7 @@ class Ticker:
 
     def _run(self) -> None:
         while not self._over.wait(self._every):
-            text = self._told()
+            text = self._described()
             if text is not None and not self._over.is_set():
                 with suppress(OSError, ValueError):  # whoever read it has gone
                     notice(f"{text}, {time.monotonic() - self._begun:.0f} s")

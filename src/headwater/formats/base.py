@@ -84,7 +84,7 @@ class LakeContext:
 
     warehouse: str
     home: str
-    """The folder `.headwater` beside the project file."""
+    """The folder `.headwater` next to the project file."""
     catalogs: Mapping[str, Any] = field(default_factory=dict)
     """Catalog name → its config model; `lake` is Iceberg's embedded one by default."""
     storage: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What lies in a folder, by the marks that each format leaves in it."""
+"""What lies in a folder, by the files that each format leaves in it."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def versions_needed(table: SparkTable) -> set[Version]:
 
 
 def drop_feeds(table: SparkTable) -> None:
-    """End and delete all feeds of a table that is dropped: the next one of its name starts anew."""
+    """End and delete all feeds of a table that is dropped: the next one of its name starts over."""
     files = Files(table.context.warehouse, table.context.storage)
     folder = _folder_of(table)
     close_feeds(files.join(folder) + "/")
@@ -127,11 +127,11 @@ class _Feed:
         """Bring the feed up to date, after tidying up what a crash has left; gives the stream's schema."""
         with self._lock:
             progress = self._recovered(self._progress() or self._begun())
-            if progress.start != _told(self._start):
+            if progress.start != _described(self._start):
                 raise UsageError(
                     Code.USAGE,
                     f"the stream '{self._folder}' began at {progress.start or 'the beginning'}, "
-                    f"not at {_told(self._start) or 'the beginning'}",
+                    f"not at {_described(self._start) or 'the beginning'}",
                     hint="a restarted query names the same start; another query needs another consumer name",
                 )
             progress = self._pumped(progress)
@@ -154,7 +154,7 @@ class _Feed:
 
     def _begun(self) -> _Progress:
         version = None if self._start is None else self._table.version_at(self._start)
-        return self._kept(_Progress(_told(self._start), self._table.schema().jsonValue(), version=version))
+        return self._kept(_Progress(_described(self._start), self._table.schema().jsonValue(), version=version))
 
     def _kept(self, progress: _Progress) -> _Progress:
         self._files.make_folder(self._folder)
@@ -199,7 +199,7 @@ class _Feed:
                     Code.SCHEMA_MISMATCH,
                     f"column '{'.'.join(change.path)}' of {self._table.address} was widened from "
                     f"{change.old.simpleString()} to {change.new.simpleString()} under a running stream",
-                    hint="Spark reads no file in two types: start the query anew with another consumer name",
+                    hint="Spark reads no file in two types: restart the query with another consumer name",
                 )
         return schema
 
@@ -286,5 +286,5 @@ def _folder_of(table: SparkTable) -> str:
     return feed_folder(table.address, table.context)
 
 
-def _told(start: At | None) -> str | None:
+def _described(start: At | None) -> str | None:
     return start.isoformat() if isinstance(start, datetime) else None if start is None else str(start)

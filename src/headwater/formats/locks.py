@@ -1,4 +1,4 @@
-"""One lock per table in this process: Spark's and the light libraries' commits never race each other.
+"""One lock per table in this process: Spark's and the native libraries' commits never race each other.
 
 On a local file system the two engines make a commit in different ways, and in a race both can believe that they won.
 """

@@ -20,7 +20,7 @@ def merge_sql(target: str, source: str, columns: Sequence[str], keys: Sequence[s
     update = ", ".join(f"{STORED_ROW}.{backticked(c)} = s.{backticked(c)}" for c in values or keys)
     names = ", ".join(backticked(c) for c in columns)
     inserted = ", ".join(f"s.{backticked(c)}" for c in columns)
-    # Every clause is a case that is looked at for each row of each file that is written anew.
+    # Every clause is a case that is looked at for each row of each file that is rewritten.
     delete = f"WHEN MATCHED AND s.{DELETED}{newer} THEN DELETE " if known.deletes else ""
     there = f" AND NOT s.{DELETED}" if known.deletes else ""
     return (

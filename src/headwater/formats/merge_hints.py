@@ -1,4 +1,4 @@
-"""What is known of an upsert, beside its rows, that makes a MERGE quicker."""
+"""What is known of an upsert, alongside its rows, that makes a MERGE quicker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STORED_ROW = "t"
 
 @dataclass(frozen=True)
 class MergeHints:
-    """What is known of an upsert's rows beside their keys. A format that does not merge goes without."""
+    """What is known of an upsert's rows alongside their keys. A format that does not merge goes without."""
 
     newer_by: tuple[str, ...] = ()
     """A stored row stays unless the new one comes after it by these columns, one after the other, NULL first.

@@ -50,7 +50,7 @@ class SparkTable(FollowedTable):
     @abstractmethod
     def drop(self) -> None:
         """Remove the table with its files. No error if it is not there. Called when people drop a relation, and by
-        builds beside a table before they begin and when they end."""
+        builds alongside a table before they begin and when they end."""
 
     @abstractmethod
     def schema(self) -> StructType:

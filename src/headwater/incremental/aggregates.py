@@ -1,4 +1,4 @@
-"""GROUP BY and DISTINCT: the groups that a change touches are computed anew."""
+"""GROUP BY and DISTINCT: the groups that a change touches are recomputed."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Called(Linear):
         if all(change is None for change in changes.values()):
             return None
         changes = {
-            name: run.settled(change) if change is not None and name in self._retracting else change
+            name: run.materialized(change) if change is not None and name in self._retracting else change
             for name, change in changes.items()
         }
         parts = [signed(self._of(changes, run, 1), 1)]

@@ -1,4 +1,4 @@
-"""Joins: inner ones follow both sides' changes; the others compute anew the keys that either side touches."""
+"""Joins: inner ones follow both sides' changes; the others recompute the keys that either side touches."""
 
 from __future__ import annotations
 

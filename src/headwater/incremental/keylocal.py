@@ -1,4 +1,4 @@
-"""What is computed of some columns' keys alone: those that a change touches are computed anew, before and after."""
+"""What is computed of some columns' keys alone: those that a change touches are recomputed, before and after."""
 
 from __future__ import annotations
 

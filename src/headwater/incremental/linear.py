@@ -67,11 +67,11 @@ class Filter(Linear):
         self.inputs = (input,)
         self.columns = input.columns
         self.condition = condition
-        self._told = told
+        self._described = told
 
     @property
     def title(self) -> str:
-        return f"filter {self._told}"
+        return f"filter {self._described}"
 
     def rows(self, at: Moment, run: Run, keys: KeySet | None = None) -> DataFrame:
         return self.inputs[0].rows(at, run, keys).where(F.expr(self.condition))

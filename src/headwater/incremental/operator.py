@@ -32,9 +32,9 @@ class Strategy(Enum):
     LINEAR = "linear"
     """The change flows through."""
     KEY_LOCAL = "key-local"
-    """The keys that changed are computed anew, before and after."""
+    """The keys that changed are recomputed, before and after."""
     WHOLE = "whole"
-    """Everything is computed anew, before and after."""
+    """Everything is recomputed, before and after."""
 
 
 class Sources(Protocol):

@@ -28,7 +28,7 @@ class Run:
         self.sources = sources
         self._changes: dict[int, DataFrame | None] = {}
         self._held: dict[int, DataFrame | None] = {}
-        self._settled: list[DataFrame] = []
+        self._materialized: list[DataFrame] = []
         self._kept: list[DataFrame] = []
 
     def __enter__(self) -> Run:
@@ -41,7 +41,7 @@ class Run:
             frame.unpersist()
 
     def change(self, operator: Operator) -> DataFrame | None:
-        """An operator's change. What flows through is cheap to make again; whatever else is settled."""
+        """An operator's change. What flows through is cheap to make again; whatever else is materialized."""
         if id(operator) not in self._changes:
             found = operator.change(self)
             if found is not None and operator.strategy is not Strategy.LINEAR:
@@ -59,22 +59,22 @@ class Run:
             self._held[id(operator)] = None if found is None else self._unless_empty(found)
         return self._held[id(operator)]
 
-    def settled(self, frame: DataFrame) -> DataFrame:
+    def materialized(self, frame: DataFrame) -> DataFrame:
         """The frame computed: a small one lies in the JVM as it is, a large one is kept by Spark."""
-        if any(frame is one for one in self._settled):
+        if any(frame is one for one in self._materialized):
             return frame
         return self._lying(frame, collected(frame, FEW))
 
     def _unless_empty(self, frame: DataFrame) -> DataFrame | None:
-        """The frame settled; None without rows, so that nothing is read for the sake of a change that is none."""
-        if any(frame is one for one in self._settled):
+        """The frame materialized; None without rows, so that nothing is read for the sake of a change that is none."""
+        if any(frame is one for one in self._materialized):
             return frame
         rows = collected(frame, FEW)
         return None if rows is not None and rows.num_rows == 0 else self._lying(frame, rows)
 
     def _lying(self, frame: DataFrame, rows: pa.Table | None) -> DataFrame:
         found = self.kept(frame) if rows is None else local_frame(frame.sparkSession, rows)
-        self._settled.append(found)
+        self._materialized.append(found)
         return found
 
     def kept(self, frame: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""INTERSECT and EXCEPT: the rows that a change touches are compared anew."""
+"""INTERSECT and EXCEPT: the rows that a change touches are compared again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Window functions: the partitions that a change touches are computed anew."""
+"""Window functions: the partitions that a change touches are recomputed."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class DeadLetters:
                 dead_letters = [{**row.asDict(), **about, "id": _id(topic, row["position"]), "at": now} for row in few]
                 self._upsert(pa.Table.from_pylist(dead_letters, to_arrow_schema(SCHEMA)))
                 return len(few)
-            # By key, without a mark: a step that is done again keeps what it rejects then, too.
+            # By key, without a commit tag: a step that is done again keeps what it rejects then, too.
             self._table.upsert(_letters(rejected, topic, source, commit_tag))
         return rejected.count()
 
@@ -146,7 +146,7 @@ class DeadLetters:
         """Some of a topic's dead letters, as they are kept."""
         return self._of(topic, None).join(F.broadcast(self._ids_frame(topic, ids)), ["topic", "id"], "left_semi")
 
-    def settle(self, topic: str, ids: Sequence[str], begun: datetime) -> int:
+    def resolve(self, topic: str, ids: Sequence[str], begun: datetime) -> int:
         """Forget those that a replay has brought through: all but the ones rejected since it began. How many."""
         again = self.some(topic, ids).where(F.col("at") >= F.lit(begun))
         dead = {row["id"] for row in again.select("id").collect()}

@@ -97,7 +97,7 @@ class Detection:
 
 
 def bounded(known: StructType, found: StructType, limit: int) -> StructType:
-    """What is found, without new columns for which there is no room beside those that are known."""
+    """What is found, without new columns for which there is no room alongside those that are known."""
     return _Room(max(limit - count_columns(known), 0)).struct(known, found, 1)
 
 

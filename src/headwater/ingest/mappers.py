@@ -121,7 +121,7 @@ def mapping_for(
 ) -> TopicMapping | None:
     """The topic's mapping of payloads of this schema (after upcasting); None if it keeps the decoded columns.
 
-    `extras` are the columns that the source gives beside `_raw` and `_position`.
+    `extras` are the columns that the source gives alongside `_raw` and `_position`.
     """
     if not topic.mappers:
         return None

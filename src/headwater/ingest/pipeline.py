@@ -59,7 +59,7 @@ NO_ROOM = f"at most {{}} (`schema.max_columns`), and structs {DEEPEST} deep"
 
 @dataclass(frozen=True)
 class Shaped:
-    """Rows as the topic has them, beside PROBLEM, UNKNOWN and RAW."""
+    """Rows as the topic has them, alongside PROBLEM, UNKNOWN and RAW."""
 
     frame: DataFrame
     schema: StructType
@@ -183,7 +183,7 @@ class Pipeline:
         rescued = self._rescued(df, asked, adopted, standard.columns) if self.rescues else None
         if rescued is not None:
             df = df.withColumn(RESCUED, rescued)
-        df = self._settled(df, asked)
+        df = self._without_values(df, asked)
         kept = within(asked, adopted)
         if kept != asked:
             df = df.withColumn(EVENT, _part(F.col(EVENT), asked, kept))
@@ -196,7 +196,7 @@ class Pipeline:
         tell_twins_apart(records.sparkSession, asked)
         standard = self._standard_of(records.sparkSession, asked)
         df = standard.values.to(decoder.decode(records, asked)).withColumn(PROBLEM, standard.problem)
-        df = self._settled(self._with_requirements(df, asked), asked)
+        df = self._without_values(self._with_requirements(df, asked), asked)
         return df.where(F.col(PROBLEM).isNotNull()).select(POSITION, f"{PROBLEM}.reason", f"{PROBLEM}.message")
 
     def _quickly(self, df: DataFrame, asked: StructType, stamp: bool) -> Shaped:
@@ -216,8 +216,8 @@ class Pipeline:
     def _standard_of(self, spark: SparkSession, payload: StructType) -> _Standard:
         """Made once for a schema; see `JsonDecoder`."""
         if self._standard is None or self._standard.payload != payload:
-            beside = StructType([*self.extras.fields, *self._hidden.fields])
-            columns = standard_columns(payload, beside, self._mapped)
+            others = StructType([*self.extras.fields, *self._hidden.fields])
+            columns = standard_columns(payload, others, self._mapped)
             why = F.col(PROBLEM)
             for one in columns:
                 told = f"{one.name}{UNREADABLE}{one.type.simpleString()}"
@@ -252,7 +252,7 @@ class Pipeline:
         both = F.concat(unknown.substr(F.lit(1), F.length(unknown) - 1), F.lit(","), rest_of)
         return F.coalesce(F.when(unknown.isNotNull() & cast_failures.isNotNull(), both), unknown, cast_failures)
 
-    def _settled(self, df: DataFrame, payload: StructType) -> DataFrame:
+    def _without_values(self, df: DataFrame, payload: StructType) -> DataFrame:
         """Under `discard_value` and `rescue` an event stays without the value that does not fit."""
         if not keeps_without_values(self.topic):
             return df
@@ -263,7 +263,7 @@ class Pipeline:
         return df.withColumn(PROBLEM, F.when(~F.coalesce(only_schema, F.lit(False)), F.col(PROBLEM)))
 
     def _finished(self, df: DataFrame, payload: StructType, standard: Sequence[StandardColumn], stamp: bool) -> Shaped:
-        """The topic's own columns and nothing else, beside what the commit has to know."""
+        """The topic's own columns and nothing else, alongside what the commit has to know."""
         if stamp and INGESTED_AT not in df.columns:
             df = df.withColumn(INGESTED_AT, _moment(datetime.now(timezone.utc)))
         mapping = self._mapping(df, payload)
@@ -281,7 +281,7 @@ class Pipeline:
         standard: Sequence[StandardColumn],
         mapping: TopicMapping | None,
     ) -> tuple[StructType, list[Column]]:
-        """The topic's schema, and what makes its columns and those beside them."""
+        """The topic's schema, and what makes its columns and those alongside them."""
         names = [one.name for one in standard]
         if "event_version" in df.columns and "event_version" not in names:
             names.append("event_version")
@@ -311,7 +311,7 @@ class Pipeline:
         return schema, chosen
 
     def _mapping(self, df: DataFrame, payload: StructType) -> TopicMapping | None:
-        """Made anew only when the payload changes: it asks Spark for the types of its expressions."""
+        """Rebuilt only when the payload changes: it asks Spark for the types of its expressions."""
         known = payload.json()
         if self._made is None or self._made[0] != known:
             self._made = (known, mapping_for(self.topic, self._functions, df.sparkSession, payload, self.extras))
@@ -335,7 +335,7 @@ def tell_twins_apart(spark: SparkSession, payload: StructType) -> None:
 
 def _moment(now: datetime) -> Column:
     """A time that does not show in the code which Spark makes of the step: as a constant it would have every step
-    compiled anew. The index is always 0, and only Spark can't know it."""
+    compiled again. The index is always 0, and only Spark can't know it."""
     return F.array(F.lit(now))[F.pmod(F.octet_length(column(POSITION)), F.lit(1))]
 
 

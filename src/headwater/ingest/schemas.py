@@ -65,7 +65,7 @@ class SchemaLog:
             payload,
             adopted,
             brought_by,
-            (*map(_told, schema_changes(before, payload)), *notes),
+            (*map(_described, schema_changes(before, payload)), *notes),
             step,
             datetime.now(timezone.utc),
         )
@@ -115,7 +115,7 @@ def joined(known: StructType, more: StructType, format: Format) -> StructType:
     return both
 
 
-def _told(change: AddColumn | Retype) -> str:
+def _described(change: AddColumn | Retype) -> str:
     if isinstance(change, AddColumn):
         return f"{column_of(change)} {change.field.dataType.simpleString()} added"
     return f"{column_of(change)} {change.old.simpleString()} widened to {change.new.simpleString()}"

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 SAMPLE = 1000
 """Records that the first schema is detected from."""
 NATIVE_ROWS = 50_000
-"""Up to so many records a step is collected and committed by the format's light library."""
+"""Up to so many records a step is collected and committed by the format's native library."""
 NATIVE_BYTES = 16 * 1024 * 1024
 WARY_STEPS = 20
 """Steps that are done with care at once after one that tripped over a record that can't be taken in."""
@@ -184,7 +184,7 @@ class TopicTarget(Target[DataFrame]):
         commit_tag: CommitTag,
         refused: Mapping[str, str] | None = None,
     ) -> Landed:
-        """What is new is learnt first, what can't be taken in is kept, the rest is committed."""
+        """What is new is learned first, what can't be taken in is kept, the rest is committed."""
         with ExitStack() as held:
             # Computed once: what is told of an event holds for the next pass, whatever a mapper does meanwhile.
             shaped = self._shaped(records, known, refused=refused)
@@ -202,7 +202,7 @@ class TopicTarget(Target[DataFrame]):
         return Landed(done.version, done.rows, rejected)
 
     def _commit_small(self, records: DataFrame, known: SchemaVersion, commit_tag: CommitTag) -> Landed | None:
-        """The few rows come to the driver, and the format's light library commits them; None where it can't."""
+        """The few rows come to the driver, and the format's native library commits them; None where it can't."""
         assert self._native is not None
         with settings(records.sparkSession, _INTERPRETED):
             shaped, rows = self._few(records, known, commit_tag)
@@ -210,8 +210,8 @@ class TopicTarget(Target[DataFrame]):
         bad, rows = split(stamped(rows))
         rejected = 0
         if bad.num_rows:
-            beside = local_frame(self._table.spark, bad.select([RAW, POSITION, PROBLEM, CONTEXT]))
-            rejected = self._reject(beside.select(*letter()), commit_tag)
+            rejects = local_frame(self._table.spark, bad.select([RAW, POSITION, PROBLEM, CONTEXT]))
+            rejected = self._reject(rejects.select(*letter()), commit_tag)
         if self._topic.deduplicate_by and rows.num_rows:
             rows = first_of_their_kind(rows, shaped.schema, self._topic, self._table)
         self._guard()
@@ -223,7 +223,7 @@ class TopicTarget(Target[DataFrame]):
         return Landed(version, rows.num_rows, rejected)
 
     def _few(self, records: DataFrame, known: SchemaVersion, commit_tag: CommitTag) -> tuple[Shaped, pa.Table]:
-        """The rows of few records, here; what is new in them is learnt first."""
+        """The rows of few records, here; what is new in them is learned first."""
         shaped = self._shaped(records, known, quick=True, stamp=False)
         rows = gathered(shaped.frame)
         if not has_suspect(rows):
@@ -316,7 +316,7 @@ class TopicTarget(Target[DataFrame]):
                     first, brought_by = joined(told, first, self._table.format), "the topic's table"
             if not first.fields:  # nothing could be read: the next records are asked again
                 return SchemaVersion(0, first, first, "nothing")
-            self._version = self._schemas.add(None, first, first, brought_by, commit_tag.step, self._told(notes))
+            self._version = self._schemas.add(None, first, first, brought_by, commit_tag.step, self._described(notes))
         return self._version
 
     def _with_declared(self, last: SchemaVersion | None, commit_tag: CommitTag) -> SchemaVersion | None:
@@ -334,7 +334,7 @@ class TopicTarget(Target[DataFrame]):
     ) -> SchemaVersion:
         """What these records bring, by the topic's policy; the same version if that is nothing."""
         last = self._schemas.last()
-        if last is not None and last.version > known.version:  # a remap has learnt something meanwhile
+        if last is not None and last.version > known.version:  # a remap has learned something meanwhile
             known = self._version = last
         odd = frame.where(F.col(UNKNOWN) | (F.col(f"{PROBLEM}.reason") == SCHEMA))
         notes: tuple[str, ...] = ()
@@ -364,7 +364,7 @@ class TopicTarget(Target[DataFrame]):
             if not list(schema_changes(known.payload, payload)):
                 return known
         self._version = self._schemas.add(
-            known, payload, adopted, f"step {commit_tag.step}", commit_tag.step, self._told(notes)
+            known, payload, adopted, f"step {commit_tag.step}", commit_tag.step, self._described(notes)
         )
         return self._version
 
@@ -375,7 +375,7 @@ class TopicTarget(Target[DataFrame]):
             found = hinted(found, hints)
         return joined(known.payload, found, self._table.format)
 
-    def _told(self, notes: tuple[str, ...]) -> tuple[str, ...]:
+    def _described(self, notes: tuple[str, ...]) -> tuple[str, ...]:
         for note in notes:
             log.warning(note, topic=self._topic.name, hint="tell the type in the source's schema_hints")
         return notes
@@ -403,7 +403,7 @@ class TopicTarget(Target[DataFrame]):
         try:
             self._table.evolve(schema)
         except TerminalError as error:
-            # A flow that is rebuilt may bring other types: an empty table is made anew.
+            # A flow that is rebuilt may bring other types: an empty table is rebuilt.
             if error.code is not Code.SCHEMA_MISMATCH or not self._table.read().isEmpty():
                 raise
             self._table.drop()

@@ -96,7 +96,7 @@ def drop_table(warehouse: Warehouse, name: str) -> DroppedTable:
 
 def _drop(warehouse: Warehouse, name: str, dead_letters: bool) -> int:
     flow = flow_name(name)
-    # Cut off in the middle, the next run begins anew with an empty table, and goes on with nothing of the old one.
+    # Cut off in the middle, the next run starts over with an empty table, and goes on with nothing of the old one.
     restart_streams(warehouse, Name(Kind.TOPIC, name))
     Ledger(warehouse.files, flow).restart(empty=True)
     spark = warehouse.spark

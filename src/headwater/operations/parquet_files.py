@@ -143,7 +143,7 @@ class RelationFiles:
     ) -> Converted:
         """Copy what people see in the latest version into a new table of another layout.
 
-        Without `to` it is a new folder under `copies/` beside the project file, or `copies` in the format's catalog.
+        Without `to` it is a new folder under `copies/` next to the project file, or `copies` in the format's catalog.
         The relation itself stays as it is: views and readers go by its versions and changes.
         """
         source = self._table

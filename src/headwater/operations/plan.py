@@ -154,14 +154,14 @@ def _is_run(warehouse: Warehouse) -> bool:
 
 
 def _until_reload(step: PlannedChange) -> list[str]:
-    """What is made anew before a runner has read the project again is made by the old definition."""
+    """What is rebuilt before a runner has read the project again is made by the old definition."""
     if step.action is not Action.CHANGE:
         return []
     return ["a runner is up and goes on by the old definition; `headwater reload` first"]
 
 
 def _redone(warehouse: Warehouse, step: PlannedChange) -> list[str]:
-    """How the rows that a changed query leaves as they are could be made anew, and what that would read."""
+    """How the rows that a changed query leaves as they are could be rebuilt, and what that would read."""
     if not step.goes_on:
         return []
     inputs = [str(each.of) for each in graph_of(warehouse.project).inputs[step.name]]
@@ -185,7 +185,7 @@ def _remapped(warehouse: Warehouse, step: PlannedChange) -> list[str]:
 
 
 def _followed(warehouse: Warehouse, step: PlannedChange) -> list[str]:
-    """What else gets other rows when a relation is made anew."""
+    """What else gets other rows when a relation is rebuilt."""
     if step.action is not Action.REBUILD:
         return []
     inputs = graph_of(warehouse.project).inputs
@@ -199,7 +199,7 @@ def _followed(warehouse: Warehouse, step: PlannedChange) -> list[str]:
     if not found:
         return []
     names = ", ".join(map(str, found))
-    return [f"after that {names}, made from it, {'is' if len(found) == 1 else 'are'} brought up to it or made anew too"]
+    return [f"after that {names}, made from it, {'is' if len(found) == 1 else 'are'} brought up to it or rebuilt too"]
 
 
 def _drives(inputs: Sequence[Dependency], of: Name) -> bool:

@@ -73,14 +73,14 @@ def _computed(
 def _applied(
     warehouse: Warehouse, definition: Table, relation: InputRelation, end: RelationVersion, guard: Guard
 ) -> tuple[Version, int]:
-    """By its changes, in a table beside the live one; the version, and how many changes there were."""
+    """By its changes, in a table alongside the live one; the version, and how many changes there were."""
     name, spark = definition.name, relation.spark
     flow = flow_name(name, Kind.TABLE)
     live = warehouse.table(Kind.TABLE, name, spark)
-    beside = live.format.spark(spark, _alongside(live.address), warehouse.context)
-    beside.drop()
+    staging = live.format.spark(spark, _alongside(live.address), warehouse.context)
+    staging.drop()
     shapes: list[Shape] = []
-    target = applied_target(warehouse, definition, beside, guard, shapes.append)
+    target = applied_target(warehouse, definition, staging, guard, shapes.append)
     source = applied_input(warehouse, definition, relation, _changed, end)
     positions: Positions = {}
     step = count = 0
@@ -96,16 +96,16 @@ def _applied(
         engine = StepEngine(flow, fingerprint(definition), ledger, target, record=warehouse.state.note)
         whole = engine.begin({}, positions)
         if live.exists():
-            live.evolve(beside.schema())
+            live.evolve(staging.schema())
         else:
-            live.create(beside.schema(), layout_of(definition))
+            live.create(staging.schema(), layout_of(definition))
         remember_shape(warehouse, name, shapes[-1])
         guard()
-        version = live.replace(beside.read(), whole.commit_tag)
+        version = live.replace(staging.read(), whole.commit_tag)
         engine.note(whole, Landed(version, count))
         return version, count
     finally:
-        beside.drop()
+        staging.drop()
 
 
 def _made_from(warehouse: Warehouse, topic: str, table: str) -> Table:
@@ -127,7 +127,7 @@ def _not_made_from(definition: Table, topic: str) -> UsageError:
         f"table '{definition.name}' can't be replayed from topic '{topic}'",
         where=definition.where,
         hint="a topic is replayed into what it drives: `apply`, `sql` or a `transform` on changes; "
-        f"`headwater flow rebuild tables.{definition.name} --yes` makes it anew otherwise",
+        f"`headwater flow rebuild tables.{definition.name} --yes` rebuilds it otherwise",
     )
 
 

@@ -1,4 +1,4 @@
-"""A topic's rows made again from their raw bytes, by today's selection and mapping; built beside and swapped in."""
+"""A topic's rows made again from their raw bytes, by today's selection and mapping; built alongside and swapped in."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _NotKept(DeadLetters):
 def remap(warehouse: Warehouse, topic: str, *, dry_run: bool = False, may_remove: bool = False) -> Remapped:
     """Reapply today's selection, upcasters, mappers and schema policy to `_raw`.
 
-    The new rows are built beside the topic while it goes on; what was appended meanwhile follows under the table's
+    The new rows are built alongside the topic while it goes on; what was appended meanwhile follows under the table's
     lock, and one commit puts them in place. Older versions stay readable. Where rows would go it is refused unless
     `may_remove`; with `dry_run` nothing is changed, and the answer says what would be.
     """
@@ -74,8 +74,8 @@ def remap(warehouse: Warehouse, topic: str, *, dry_run: bool = False, may_remove
     with holding(warehouse, flow_name(topic)) as guard:
         opened = open_topic(warehouse, topic, spark)
         reader = opened.reader
-        beside = live.format.spark(spark, _alongside(live.address), warehouse.context)
-        beside.drop()
+        staging = live.format.spark(spark, _alongside(live.address), warehouse.context)
+        staging.drop()
         if definition.deduplicate_within is not None:  # they were told apart by when they came, which is over
             definition = without_deduplication(definition)
         dead_letters = DeadLetters if may_remove and not dry_run else _NotKept
@@ -84,7 +84,7 @@ def remap(warehouse: Warehouse, topic: str, *, dry_run: bool = False, may_remove
             definition,
             reader,
             reader.raw_decoder,
-            beside,
+            staging,
             opened.notes,
             guard,
             remembered=False,
@@ -100,9 +100,9 @@ def remap(warehouse: Warehouse, topic: str, *, dry_run: bool = False, may_remove
             begun = live.version()
             assert begun is not None
             rejected = _take(target, records(live.read(begun)), 0, topic)
-            found = differences(live.read(begun), beside.read())
+            found = differences(live.read(begun), staging.read())
             if dry_run:
-                return _outcome(topic, None, found, rejected, examples_of(live.read(begun), beside.read()))
+                return _outcome(topic, None, found, rejected, examples_of(live.read(begun), staging.read()))
             if not may_remove:
                 _require_none_gone(topic, found)
             with writing(live.address):
@@ -111,17 +111,17 @@ def remap(warehouse: Warehouse, topic: str, *, dry_run: bool = False, may_remove
                 if now != begun:
                     late = live.changes(begun, now).where(column(WEIGHT) > 0).drop(WEIGHT)
                     rejected += _take(target, records(late), 1, topic)
-                    made = beside.read().join(late.select(column(POSITION)).distinct(), POSITION, "left_semi")
+                    made = staging.read().join(late.select(column(POSITION)).distinct(), POSITION, "left_semi")
                     found += differences(late, made)
                     if not may_remove:
                         _require_none_gone(topic, found)
                 guard()
                 if found.gone or found.changed:
                     restart_streams(warehouse, Name(Kind.TOPIC, topic))
-                live.evolve(beside.schema())
-                version = live.replace(beside.read())
+                live.evolve(staging.schema())
+                version = live.replace(staging.read())
         finally:
-            beside.drop()
+            staging.drop()
             reader.close()
     return _outcome(topic, version, found, rejected)
 

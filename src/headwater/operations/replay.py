@@ -74,7 +74,7 @@ class DeadLetterInput(FlowInput[DataFrame]):
         self._write(end, ids)  # what is rejected from now on is this try's
         found = self._letters.some(self._topic, ids)
         if self._table.exists():  # what the topic has is not taken in again
-            # Only these are looked for: what the topic has beside them is scanned, and goes nowhere.
+            # Only these are looked for: what the topic has alongside them is scanned, and goes nowhere.
             there = self._table.read().select(F.col(POSITION).alias("position"))
             there = there.join(F.broadcast(found.select("position")), "position", "left_semi")
             found = found.join(F.broadcast(there), "position", "left_anti")
@@ -90,7 +90,7 @@ class DeadLetterInput(FlowInput[DataFrame]):
         ids, begun = self._note(end)
         if not ids:
             return
-        gone = self._letters.settle(self._topic, ids, begun)
+        gone = self._letters.resolve(self._topic, ids, begun)
         self.tried += len(ids)
         self.came_through += gone
         self._waiting = [one for one in self._waiting if one not in set(ids)]
@@ -107,7 +107,7 @@ class DeadLetterInput(FlowInput[DataFrame]):
         self._notes.write_atomic(_path(end), json.dumps({"ids": list(ids), "begun": begun}))
 
     def _note(self, end: Positions) -> tuple[list[str], datetime]:
-        """Which dead letters a range has, and when its last try began; none once it has been settled."""
+        """Which dead letters a range has, and when its last try began; none once it has been resolved."""
         found = self._notes.find(_path(end))
         if found is None:
             return [], datetime.now(timezone.utc)

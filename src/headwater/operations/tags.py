@@ -1,4 +1,4 @@
-"""Named snapshots: labels for versions of a relation, kept in the lake beside the ledger.
+"""Named snapshots: labels for versions of a relation, kept in the lake next to the ledger.
 
 `_headwater/tags/<kind>.<name>.json`: whoever expires versions finds there what has to stay.
 """

@@ -70,7 +70,7 @@ def create_view(
     z_order_by: Sequence[str] = (),
     description: str = "",
 ) -> Refreshed:
-    """Make a view by a statement and build it; with `replace` beside the one of its name, whose place it takes."""
+    """Make a view by a statement and build it; with `replace` alongside the one of its name, whose place it takes."""
     if not NAME.fullmatch(name):
         raise UsageError(Code.INVALID_NAME, f"'{name}' is no name", hint="a name is [a-z][a-z0-9_]*")
     sql = without_schema(sql, warehouse.project.name)
@@ -83,7 +83,7 @@ def create_view(
         )
     if warehouse.record(Kind.VIEW, name) is not None and not replace:
         raise UsageError(
-            Code.ALREADY_EXISTS, f"view '{name}' exists already", hint="--replace, or CREATE OR REPLACE, builds it anew"
+            Code.ALREADY_EXISTS, f"view '{name}' exists already", hint="--replace, or CREATE OR REPLACE, rebuilds it"
         )
     if format is not None:
         FORMATS.get(format)
@@ -106,7 +106,7 @@ def create_view(
             refused = compiled(flow.refresher.view_query, flow.refresher.spark, end).refused
             if refused is not None:
                 raise UsageError(Code.NOT_INCREMENTAL, refused.told(), hint=refused.hint or None)
-        return _done(flow, full="it is the first build" if flow.ledger.last() is None else "it was made anew")
+        return _done(flow, full="it is the first build" if flow.ledger.last() is None else "it was rebuilt")
 
 
 def refresh_view(

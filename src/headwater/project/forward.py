@@ -31,11 +31,11 @@ class Continuation:
     added: tuple[str, ...] = ()
     """The columns that the new query has more than the old one."""
     why_not: str | None = None
-    """Why it has to begin anew; None where it goes on."""
+    """Why it has to start over; None where it goes on."""
 
 
 class _NeedsRebuild(Exception):
-    """It has to begin anew; says why."""
+    """It has to start over; says why."""
 
 
 def goes_on(project: ProjectDefinition, old: str, new: str) -> Continuation:
@@ -44,7 +44,7 @@ def goes_on(project: ProjectDefinition, old: str, new: str) -> Continuation:
         before, after = parse_query(old), parse_query(new)
         driving = [_driving(project, query) for query in (before, after)]
         if driving[0] != driving[1]:
-            raise _NeedsRebuild(f"it was driven by {_told(driving[0])} and is by {_told(driving[1])} now")
+            raise _NeedsRebuild(f"it was driven by {_described(driving[0])} and is by {_described(driving[1])} now")
         had, has = _columns(before), _columns(after)
     except UsageError:
         return Continuation(why_not="it names what is not there")
@@ -109,7 +109,7 @@ def _require_plain(query: exp.Query, *but: str) -> None:
         raise _NeedsRebuild(_TOLD.get(clause, _SEVERAL))
 
 
-def _told(names: frozenset[Name]) -> str:
+def _described(names: frozenset[Name]) -> str:
     return " and ".join(sorted(map(str, names)))
 
 

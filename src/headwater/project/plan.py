@@ -37,10 +37,10 @@ class Effect(Enum):
     NOTE = "nothing has to be done"
     FORWARD = "from the next step on; what is there stays as it is"
     GROW = "from the next step on; the new columns are NULL in the rows that are there"
-    LAYOUT = "for what is made anew; this table keeps the layout it was made with"
+    LAYOUT = "for what is rebuilt; this table keeps the layout it was made with"
     PARTITION = "changed in place: what is written from now on lies otherwise, files stay as they are, nothing is read"
-    REFILL = "its rows are made anew"
-    REMAKE = "the table is made anew"
+    REFILL = "its rows are rebuilt"
+    REMAKE = "the table is rebuilt"
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ def _is_linear(project: ProjectDefinition, name: Name) -> bool:
 
 
 def _of_partitioning(name: Name, format: Format) -> Told:
-    """In place where the format can; a view's own table is made beside the old one anyway."""
+    """In place where the format can; a view's own table is made alongside the old one anyway."""
     if name.kind is Kind.VIEW:
         return Effect.REFILL, None
     if format.can(Capability.EVOLVE_PARTITIONING):

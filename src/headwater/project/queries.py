@@ -15,7 +15,7 @@ from headwater.sql.nondeterminism import HINTS, non_deterministic
 from headwater.sql.places import Span, excerpt, span_of, where_in
 from headwater.sql.references import InvalidSql, parse_condition, parse_query
 
-_AGAIN = "made anew, the table would have other rows"
+_AGAIN = "rebuilt, the table would have other rows"
 
 
 def query_problems(project: ProjectDefinition) -> Iterator[Problem]:
@@ -38,13 +38,15 @@ def query_problems(project: ProjectDefinition) -> Iterator[Problem]:
 
 
 def _unordered(project: ProjectDefinition, path: str, what: str, text: str, query: exp.Query) -> Iterator[Problem]:
-    """A view may be computed anew over any rows that a query inside of it takes; EXISTS asks for none of them."""
+    """A view may be recomputed over any rows that a query inside of it takes; EXISTS asks for none of them."""
     inside = query.find_all(exp.Query) if path.startswith("tables.") else [query]
     for one in inside:
         limit = one.args.get("limit")
         if limit is not None and one.args.get("order") is None and not isinstance(one.parent, exp.Exists):
             message = f"{what} has a LIMIT without an ORDER BY: any of its rows would do"
-            yield _told(project, path, text, span_of(limit), Code.INVALID_SQL, message, "say which rows come first")
+            yield _described(
+                project, path, text, span_of(limit), Code.INVALID_SQL, message, "say which rows come first"
+            )
 
 
 def _non_deterministic(
@@ -53,7 +55,7 @@ def _non_deterministic(
     """The same events make the same rows, live and from history: nothing else may tell what they are."""
     for one in non_deterministic(query):
         message = f"{what}: {one.why}, and {_AGAIN}"
-        yield _told(project, path, text, one.span(text), Code.INVALID_SQL, message, HINTS[one.clock])
+        yield _described(project, path, text, one.span(text), Code.INVALID_SQL, message, HINTS[one.clock])
 
 
 def _deleting(project: ProjectDefinition, name: str, condition: str) -> Iterator[Problem]:
@@ -64,10 +66,10 @@ def _deleting(project: ProjectDefinition, name: str, condition: str) -> Iterator
     path = f"tables.{name}.apply.delete_when"
     for one in non_deterministic(parsed):
         message = f"{one.why}, and {_AGAIN}"
-        yield _told(project, path, condition, one.span(condition), Code.INVALID_VALUE, message, HINTS[one.clock])
+        yield _described(project, path, condition, one.span(condition), Code.INVALID_VALUE, message, HINTS[one.clock])
 
 
-def _told(
+def _described(
     project: ProjectDefinition, path: str, text: str, span: Span | None, code: Code, message: str, hint: str
 ) -> Problem:
     """A problem with its line in the user's file, and a caret under the place."""

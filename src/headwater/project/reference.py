@@ -85,7 +85,7 @@ def key_table(model: type[BaseModel]) -> str:
 
 
 def refreshed(page: str) -> str:
-    """A page with its tables made anew, those between `<!-- keys Topic -->` and `<!-- end -->`."""
+    """A page with its tables rebuilt, those between `<!-- keys Topic -->` and `<!-- end -->`."""
     models: dict[str, type[BaseModel]] = {**documented_models(), Definition.__name__: Definition}
 
     def table(found: re.Match[str]) -> str:

@@ -70,7 +70,7 @@ class _NotAType(Exception):
 
 
 def signature_of(function: Registered) -> Signature:
-    """How a function is to be called; INVALID_FUNCTION with its file, line and the cure."""
+    """How a function is to be called; INVALID_FUNCTION with its file, line and the hint."""
     parameter = _parameter(function)
     mode = _mode(function, parameter)
     if function.role == "filter" and mode is not Mode.COLUMN:

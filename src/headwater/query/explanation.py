@@ -51,22 +51,22 @@ class TableRead:
         version = "" if self.version is None else f" version {self.version}"
         yield f"{self.relation}: {self.format}{version}, by {self.reader}"
         columns = ", ".join(self.columns) or "none"
-        yield f"  columns     {len(self.columns)} of {_told(self.columns_all)}: {columns}"
+        yield f"  columns     {len(self.columns)} of {_described(self.columns_all)}: {columns}"
         if self.conditions:
             yield f"  conditions  {' AND '.join(self.conditions)}"
         if self.partitions_all is not None:
-            yield f"  partitions  {_told(self.partitions)} of {self.partitions_all}"
+            yield f"  partitions  {_described(self.partitions)} of {self.partitions_all}"
         if self.files_all is not None:
             pruned = _why(
                 ("by partition", self.files_pruned_by_partition), ("by min and max", self.files_pruned_by_bounds)
             )
-            yield f"  files       {_told(self.files)} of {self.files_all}{pruned}"
+            yield f"  files       {_described(self.files)} of {self.files_all}{pruned}"
         if self.row_groups_all is not None:
             skipped = _why(
                 ("by min and max", self.row_groups_skipped_by_bounds),
                 ("by bloom filter", self.row_groups_skipped_by_bloom_filter),
             )
-            yield f"  row groups  {_told(self.row_groups)} of {self.row_groups_all}{skipped}"
+            yield f"  row groups  {_described(self.row_groups)} of {self.row_groups_all}{skipped}"
         elif self.row_groups_unknown:
             yield f"  row groups  not known: {self.row_groups_unknown}"
         if self.statistics_version is not None:
@@ -75,7 +75,7 @@ class TableRead:
         estimate = "" if self.rows_estimated is None else f", estimated {self.rows_estimated}"
         actual = "" if self.rows is None else f", came out {self.rows}"
         if self.rows_all is not None or estimate or actual:
-            yield f"  rows        {_told(self.rows_all)} in all{estimate}{actual}"
+            yield f"  rows        {_described(self.rows_all)} in all{estimate}{actual}"
         if self.bytes_all is not None:
             guess = "" if self.bytes_estimated is None else f", estimated {self.bytes_estimated}"
             read = "" if self.bytes is None else f", read {self.bytes}"
@@ -187,10 +187,10 @@ class Explained:
         found += [one.line() for one in self.broadcasts]
         if self.rows_estimated is not None or self.rows is not None:
             actual = "" if self.rows is None else f", actual {self.rows}"
-            found.append(f"rows: estimated {_told(self.rows_estimated)}{actual}")
+            found.append(f"rows: estimated {_described(self.rows_estimated)}{actual}")
         if self.tables:
-            actual = f", actual {_told(self.cost)}" if self.analyzed else ""
-            found.append(f"cost: bytes to be read: estimated {_told(self.cost_estimated)}{actual}")
+            actual = f", actual {_described(self.cost)}" if self.analyzed else ""
+            found.append(f"cost: bytes to be read: estimated {_described(self.cost_estimated)}{actual}")
         for stage in self.stages:
             rows = "" if stage.rows is None else f", {stage.rows} rows"
             found.append(f"  {stage.name}: {stage.seconds * 1000:.1f} ms{rows}")
@@ -202,7 +202,7 @@ def _sum(parts: Iterable[int | None]) -> int | None:
     return None if None in known else sum(part or 0 for part in known)
 
 
-def _told(number: int | None) -> str:
+def _described(number: int | None) -> str:
     return "?" if number is None else str(number)
 
 

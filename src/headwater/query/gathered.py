@@ -119,7 +119,7 @@ def keep(warehouse: Warehouse, kind: Kind, name: str, stats: TableStats, of: Map
         stats.rows,
         stats.bytes,
         stats.files,
-        tuple(replace(one, min=_told(one.min), max=_told(one.max)) for one in stats.columns),
+        tuple(replace(one, min=_described(one.min), max=_described(one.max)) for one in stats.columns),
         of,
     )
     warehouse.files.write_atomic(_path(kind, name), json.dumps(asdict(made), indent=2))
@@ -178,7 +178,7 @@ def _path(kind: Kind, name: str) -> str:
 # --- values in JSON: the column's type says what a text stands for
 
 
-def _told(value: Any) -> Any:
+def _described(value: Any) -> Any:
     if isinstance(value, datetime):
         # Spark gives a moment in this machine's zone, without naming it.
         return value.astimezone(timezone.utc).isoformat()

@@ -1,4 +1,5 @@
-"""The files of relations that no light reader hands over, as Spark's side of their format lists them: for figures only.
+"""The files of relations that no native reader hands over, as Spark's side of their format lists them: for figures
+only.
 
 Their rows are not read from here: a format may merge files as it reads them.
 """

@@ -129,7 +129,7 @@ def _reconcile(lake: Context, *, making: bool) -> None:
         _rebuild(lake)
     elif lake.lacks_catalog or (moved and known is None):
         _register(lake)
-    _settle(lake, told)
+    _write_identity(lake, told)
 
 
 def _unnamed(lake: Context, known: LakeRecord | None, *, making: bool) -> LakeIdentity | None:
@@ -196,7 +196,7 @@ def _register(lake: Context) -> None:
         notice(f"the embedded catalog was lost: registered again from the lake: {', '.join(registered)}")
 
 
-def _settle(lake: Context, told: LakeIdentity) -> None:
+def _write_identity(lake: Context, told: LakeIdentity) -> None:
     """Write down where both are now. A lake that can't be written is left without: it can still be read."""
     kept_elsewhere = _is_kept_elsewhere(lake, told)
     here = LakeIdentity(told.id, lake.warehouse, told.home if kept_elsewhere else lake.home, told.copied_from)
@@ -214,7 +214,7 @@ def _settle(lake: Context, told: LakeIdentity) -> None:
 
 
 def _refusal(lake: Context) -> HeadwaterError | None:
-    """A project that was copied without its lake may read that, and not write to it beside the original."""
+    """A project that was copied without its lake may read that, and not write to it alongside the original."""
     known = lake.state.lake()
     if known is None or lake.state.is_shared or not _is_another_home(lake, known):
         return None

@@ -1,4 +1,4 @@
-"""What holds absolute paths in a lake that was moved or copied, written anew for its new place.
+"""What holds absolute paths in a lake that was moved or copied, rewritten for its new place.
 
 Every part is replaced whole, and replaced again it stays as it is: a run that was cut off begins again.
 """

@@ -1,4 +1,4 @@
-"""What goes on beside the flows while they run: leases are renewed, their state is written down, orders are read."""
+"""What goes on alongside the flows while they run: leases are renewed, their state is written down, orders are read."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ from headwater.warehouse import Warehouse
 REQUESTED = 5.0
 """Seconds that a request to let go of a flow is good for, unless it is made again."""
 LETTING_GO = 15.0
-"""Seconds that a runner may take to hear of a request and to unwind a cancelled step, beside `runtime.stop_within`."""
+"""Seconds that a runner may take to hear of a request and to unwind a cancelled step, alongside
+`runtime.stop_within`."""
 
 _working: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """In a runner each command has its own thread: one at a time works on a flow's table."""

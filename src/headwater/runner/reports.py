@@ -144,7 +144,7 @@ class FlowReport:
 
     def _add_up(self, done: StepDone, rows: int) -> None:
         if self.step is None or self.epoch != done.epoch or done.step <= self.step:
-            self.totals = Totals()  # it starts over, or was dropped and is made anew
+            self.totals = Totals()  # it starts over, or was dropped and is rebuilt
         self.totals.steps += 1
         self.totals.rows += rows
         self.totals.rejected += done.landed.rejected

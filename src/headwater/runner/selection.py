@@ -63,7 +63,7 @@ def _nodes(warehouse: Warehouse, flows: Sequence[str]) -> Iterator[Node]:
 
     project = warehouse.project
     for name, source in project.sources.items():
-        yield Node(f"sources.{name}", "source", *_told(source), is_flow=False)
+        yield Node(f"sources.{name}", "source", *_described(source), is_flow=False)
     inputs = {str(name): frozenset(str(each.of) for each in reads) for name, reads in graph_of(project).inputs.items()}
     seen = set[str]()
     for kind in Kind:
@@ -78,7 +78,7 @@ def _nodes(warehouse: Warehouse, flows: Sequence[str]) -> Iterator[Node]:
             yield Node(
                 flow,
                 kind.value,
-                *_told(definition),
+                *_described(definition),
                 format=warehouse.format(kind, name).name,
                 inputs=_read_by(warehouse, definition) if reads is None else reads,
                 is_flow=flow in flows,
@@ -88,7 +88,7 @@ def _nodes(warehouse: Warehouse, flows: Sequence[str]) -> Iterator[Node]:
             yield Node(flow, next((kind.value for kind in Kind if flow.startswith(f"{kind.plural}.")), ""))
 
 
-def _told(definition: Definition) -> tuple[Sequence[str], str | None]:
+def _described(definition: Definition) -> tuple[Sequence[str], str | None]:
     return tuple(definition.tags), definition.owner
 
 

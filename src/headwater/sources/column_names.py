@@ -24,7 +24,7 @@ INGESTED_AT = "_ingested_at"
 RESCUED = "_rescued"
 ROW = "_row"
 CONTEXT = "_context"
-"""What the source told beside the bytes, as JSON; only of records with a problem."""
+"""What the source told alongside the bytes, as JSON; only of records with a problem."""
 OF_ICEBERG = ("_file", "_pos", "_partition", "_deleted", "_spec_id", "_row_id", "_last_updated_sequence_number")
 OF_DELTA = ("_change_type", "_commit_version", "_commit_timestamp")
 OF_PAIMON = ("_value_count", "_sequence_number", "_value_kind")

@@ -25,13 +25,13 @@ class Discovered:
     keys: Mapping[str, Any]
     """The source's keys, the type first. Secrets stand as `${VARIABLE}`; a local path is absolute."""
     comments: Mapping[str, str] = field(default_factory=dict)
-    """What to say beside a key."""
+    """What to say alongside a key."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """What the variables in the keys stand for: to read now, and never written anywhere."""
     sampled_by: Mapping[str, Any] = field(default_factory=dict)
     """Keys with which only a little is read, for a look."""
     topic: Mapping[str, Any] = field(default_factory=dict)
-    """What its topic has beside `from`."""
+    """What its topic has alongside `from`."""
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Tables that go with it."""
     columns: Sequence[FoundColumn] | None = None

@@ -156,8 +156,8 @@ class Reader(ABC):
 
     @property
     def extras(self) -> StructType:
-        """Columns that `read` gives beside `_raw` and `_position`; the topic keeps them. Names begin with `_`. Called
-        when the topic's pipeline is made, before the first step."""
+        """Columns that `read` gives alongside `_raw` and `_position`; the topic keeps them. Names begin with `_`.
+        Called when the topic's pipeline is made, before the first step."""
         from pyspark.sql.types import StructType
 
         return StructType()

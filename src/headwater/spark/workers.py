@@ -1,4 +1,4 @@
-"""What Spark's Python workers are sent along with the work: Headwater itself, and the modules beside a project's code.
+"""What Spark's Python workers are sent along with the work: Headwater itself, and the modules next to a project's code.
 
 On a cluster a worker has the packages of its own Python alone. A project's functions travel whole, with the modules
 that they have imported (`ingest/shipping.py`); what a function imports while it runs has to be found there.
@@ -30,7 +30,7 @@ def send_modules(spark: SparkSession, code: Iterable[Path], home: Path) -> None:
     archives = []
     for folder in sorted({file.parent for file in own}):
         files = list(_modules(folder))
-        if not own.issuperset(files):  # else there is nothing beside it that could be imported
+        if not own.issuperset(files):  # else there is nothing alongside it that could be imported
             archives.append(_archive("code", folder, files, home))
     if not str(context.master).startswith("local"):
         archives.append(_archive("headwater", PACKAGE.parent, _package(PACKAGE), home))

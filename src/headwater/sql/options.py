@@ -34,7 +34,7 @@ class Option:
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """What a view's statement says of it beside its query."""
+    """What a view's statement says of it alongside its query."""
 
     refresh: Refresh
     format: str | None = None

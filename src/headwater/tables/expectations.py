@@ -51,13 +51,13 @@ class Expectations:
         rows: DataFrame,
         columns: Sequence[str],
         commit_tag: CommitTag,
-        settled: Callable[[DataFrame], DataFrame],
+        materialize: Callable[[DataFrame], DataFrame],
         judged: Column | None = None,
     ) -> DataFrame:
         """The rows to keep. What the others are is counted and, where it is to be, kept as dead letters.
 
-        `columns` are those that a check may name; `judged` tells which rows are looked at, all if unset; `settled` has
-        a frame computed once. Nothing may be committed before this is over.
+        `columns` are those that a check may name; `judged` tells which rows are looked at, all if unset;
+        `materialize` has a frame computed once. Nothing may be committed before this is over.
         """
         self._require_checks(rows, columns)
         failed = F.filter(
@@ -65,7 +65,9 @@ class Expectations:
             lambda name: name.isNotNull(),
         )
         none = F.array().cast("array<string>")
-        found = settled(rows.withColumn(FAILED, failed if judged is None else F.when(judged, failed).otherwise(none)))
+        found = materialize(
+            rows.withColumn(FAILED, failed if judged is None else F.when(judged, failed).otherwise(none))
+        )
         counted = found.select(F.explode(FAILED).alias("name")).groupBy("name").count().collect()
         counts = {row["name"]: int(row["count"]) for row in counted}
         self._fail(found, columns, counts)

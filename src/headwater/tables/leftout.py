@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
 
 
 class LateRows:
-    """The rows that were left out since a table was last rebuilt: one file beside its ledger, replaced as a whole.
+    """The rows that were left out since a table was last rebuilt: one file next to its ledger, replaced as a whole.
 
     A row has the step that it came late in and, if it was let in since, the step that did so: what any step is to see
     of its inputs follows from that.

@@ -231,7 +231,7 @@ def _typed(frame: DataFrame, declared: StructType, name: str, lines: list[_Line]
 
 
 def _cast(given: StructField, wanted: DataType, cast_failures: list[Column]) -> Column:
-    """The column under another type; `misfits` gets what finds the values that are not exactly of it."""
+    """The column under another type; `cast_failures` gets what finds the values that are not exactly of it."""
     value = column(given.name)
     if isinstance(given.dataType, NullType):
         return value.cast(wanted)

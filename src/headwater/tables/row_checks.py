@@ -66,18 +66,19 @@ class RowChecks:
     def checked(
         self, rows: DataFrame, made: Compiled, run: Run, commit_tag: CommitTag, table: SparkTable | None
     ) -> DataFrame:
-        """The rows to commit, with all that is stored beside them; `table` has what they come to, None if nothing."""
+        """The rows to commit, with all that is stored alongside them; `table` has what they come to, None if
+        nothing."""
         visible = F.lit(True)
         if DELETED in rows.columns:
             visible = visible & ~column(DELETED)
         if SHOWN in rows.columns:
             visible = visible & column(SHOWN)
         if self.expectations is not None:
-            rows = self.expectations.apply(rows, made.columns, commit_tag, run.settled, visible)
+            rows = self.expectations.apply(rows, made.columns, commit_tag, run.materialized, visible)
             self.tally.save()
         keys = self.definition.keys
         if keys:
-            rows = run.settled(rows)
+            rows = run.materialized(rows)
             there = None if table is None else _others(table, rows)
             require_unique(rows.where(visible), keys, made.columns, self.flow, self.place("keys"), there)
         return rows
@@ -89,7 +90,7 @@ class RowChecks:
             if not format.can(Capability.UPSERT):
                 why = format.refusal(Capability.UPSERT)
             if why is not None:
-                message = f"the table is computed anew each time, and late rows can't be left out of it: {why}"
+                message = f"the table is recomputed each time, and late rows can't be left out of it: {why}"
                 raise UsageError(Code.INVALID_VALUE, message, where=self.place("watermark"), hint="set late: update")
         groups = isinstance(made.kept, Grouped) and bool(made.kept.aggregate.values)
         leaving = [] if self.expectations is None else self.expectations.leaving

@@ -65,7 +65,7 @@ def sink(
         try:
             batches.write(batch, number)
         except CheckpointLost as lost:
-            hint = f"its checkpoint was lost, or two queries share the name; with epoch={epoch + 1} it begins anew"
+            hint = f"its checkpoint was lost, or two queries share the name; with epoch={epoch + 1} it starts over"
             raise CheckpointLost(lost.problem.message, hint) from None
 
     return write

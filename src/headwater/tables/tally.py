@@ -1,4 +1,4 @@
-"""What a table's watermark and expectations have counted, kept beside its ledger; read without Spark."""
+"""What a table's watermark and expectations have counted, kept next to its ledger; read without Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LATE = "late"
 
 @dataclass(frozen=True)
 class CheckCounts(Record):
-    """What the watermark and the expectations of a table have counted since it was last made anew."""
+    """What the watermark and the expectations of a table have counted since it was last rebuilt."""
 
     watermark: str | None
     """The time up to which rows are awaited."""

@@ -30,7 +30,7 @@ def require_unique(
             message = f"the rows of {flow} have no column '{key}'"
             raise UsageError(Code.INVALID_VALUE, message, where=where, hint=did_you_mean(key, columns))
     null = rows.where(F.exists(F.array(*(column(key).isNull() for key in keys)), lambda one: one))
-    bad = _told(null, columns)
+    bad = _described(null, columns)
     if bad is not None:
         message = f"{flow}: a key ({', '.join(keys)}) is NULL in {bad}; nothing was committed"
         raise TerminalError(Code.NULL_KEY, message, where=where, hint="filter such rows out in the query")
@@ -55,7 +55,7 @@ def require_unique(
     )
 
 
-def _told(rows: DataFrame, columns: Sequence[str]) -> str | None:
+def _described(rows: DataFrame, columns: Sequence[str]) -> str | None:
     found = rows.select(_text(columns)).first()
     return None if found is None else str(found[0])[:LONGEST]
 

@@ -1,4 +1,4 @@
-"""Whether to bring a view forward or to compute it anew: by what its own refreshes have cost."""
+"""Whether to bring a view forward or to recompute it: by what its own refreshes have cost."""
 
 from __future__ import annotations
 

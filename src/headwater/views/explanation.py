@@ -50,7 +50,7 @@ class Explanation(Record):
 
     def lines(self) -> list[str]:
         """For people."""
-        head = f"{self.view}: kept incrementally" if self.incremental else f"{self.view}: computed anew each time"
+        head = f"{self.view}: kept incrementally" if self.incremental else f"{self.view}: recomputed each time"
         told = [head, f"policy {self.policy}; {self.reason}"]
         if self.stored:
             told.append(f"stored: {self.stored}")

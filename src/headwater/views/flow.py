@@ -1,4 +1,4 @@
-"""A view's flow, put together; and what is done to a view beside its steps."""
+"""A view's flow, put together; and what is done to a view alongside its steps."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Presented:
     """So many columns at the end of the query are there for the order alone."""
 
     def shown(self, columns: Sequence[str], *, filtered: bool, plain: bool) -> str | None:
-        """How the stored rows are shown; `plain`: nothing is stored beside these columns."""
+        """How the stored rows are shown; `plain`: nothing is stored alongside these columns."""
         if plain and not (self.order or self.limit or self.offset or self.hidden or filtered):
             return None
         return " ".join([self.rows(columns, filtered=filtered), *self._tail(columns)])

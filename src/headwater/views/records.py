@@ -1,4 +1,4 @@
-"""What is noted of a view beside its table: the columns it was built on, and how its refreshes went."""
+"""What is noted of a view alongside its table: the columns it was built on, and how its refreshes went."""
 
 from __future__ import annotations
 

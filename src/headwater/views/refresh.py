@@ -148,7 +148,7 @@ class Refresher:
             raise TerminalError(
                 Code.SCHEMA_MISMATCH,
                 f"{changed}, and {kind} '{self.name}' uses it; the {kind} stays as it was",
-                hint=f"change its query, or make its rows anew: {self.storage.rebuild}",
+                hint=f"change its query, or rebuild its rows: {self.storage.rebuild}",
             )
         if self._compiled is None or self._compiled[0] != present:
             made = self.view_query.compiled(self.spark, end, recorded)
@@ -257,9 +257,9 @@ class Refresher:
             raise TerminalError(
                 Code.NOT_INCREMENTAL,
                 f"{self.name}: {why}",
-                hint="order by columns that leave no ties, or sum decimals; then compute it anew",
+                hint="order by columns that leave no ties, or sum decimals; then recompute it",
             )
-        log.warning("computed anew", view=self.name, reason=str(why))
+        log.warning("recomputed", view=self.name, reason=str(why))
         return replace(done, refresh_type="full", reason=str(why))
 
     def _grow(self, choice: RefreshDecision) -> None:
@@ -268,7 +268,7 @@ class Refresher:
             self._table = None
 
     def _commit(self, run: Run, made: Compiled, update: Update, commit_tag: CommitTag) -> tuple[int, Version | None]:
-        """A small update by the light library, a large one by Spark."""
+        """A small update by the native library, a large one by Spark."""
         taken = self._taken(update) if self.row_checks is None else None
         if taken is None:
             rows = self._complete(update)

@@ -17,7 +17,7 @@ from headwater.views.records import Notes
 from headwater.warehouse import Warehouse, fingerprint
 
 FULL = "full"
-"""In an intent's end: why this step computes the view anew."""
+"""In an intent's end: why this step recomputes the view."""
 EMPTY = "empty"
 """In an intent's end: the step came to nothing, and there is no commit of it."""
 _FIXED = re.compile(r"\bAS\s+OF\b|\bchanges\s*\(", re.IGNORECASE)
@@ -44,7 +44,7 @@ def is_up_to_date(warehouse: Warehouse, name: str) -> bool:
     """Whether a refresh would find nothing new; False also where only a refresh can tell."""
     definition = warehouse.definition(Kind.VIEW, name)
     assert isinstance(definition, View)
-    intent = _settled(warehouse, name, definition)
+    intent = _last_landed(warehouse, name, definition)
     if intent is None or _FIXED.search(definition.sql):
         return False
     try:
@@ -67,7 +67,7 @@ def compiled_of(warehouse: Warehouse, definition: View) -> str:
     return f"{fingerprint(definition)} {' '.join(tables)}"
 
 
-def _settled(warehouse: Warehouse, name: str, definition: View) -> Intent | None:
+def _last_landed(warehouse: Warehouse, name: str, definition: View) -> Intent | None:
     """The last step of a view, if it has landed and is of today's definition."""
     record, flow = warehouse.record(Kind.VIEW, name), flow_name(name, Kind.VIEW)
     intent = Ledger(warehouse.files, flow).last()

@@ -35,7 +35,7 @@ FEW_ROWS = 20_000
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The rows that a view's table has: a small one's by its light reader, else by Spark."""
+    """The rows that a view's table has: a small one's by its native reader, else by Spark."""
 
     table: SparkTable
     native: NativeTable | None
@@ -98,7 +98,7 @@ class Storage:
         return None
 
     def built(self, made: Compiled, frame: DataFrame, epoch: int) -> SparkTable:
-        """Its own table if it can take the rows of a build, else a new one beside it."""
+        """Its own table if it can take the rows of a build, else a new one alongside it."""
         current = self.table
         layout = self._layout(made)
         schema = StructType([StructField(f.name, _nullable(f.dataType), f.name != ID) for f in frame.schema.fields])
@@ -174,7 +174,7 @@ class Storage:
             raise TerminalError(
                 Code.SCHEMA_MISMATCH,
                 f"{self.kind.value} '{self.name}' has a column '{gone[0]}', and what makes it gives none any more",
-                hint=f"give it, or make its rows anew: {self.rebuild}",
+                hint=f"give it, or rebuild its rows: {self.rebuild}",
             )
         if all(have.get(name) == type for name, type in wanted.items()):
             return False

@@ -62,8 +62,8 @@ def verify(flow: ViewFlow, limit: int = 20) -> Verified:
         for count, differs in ((missing, surplus > 0), (unexpected, surplus < 0)):
             different += map(_leftover, compared.where(differs).limit(limit).collect()) if count else ()
     examples = (
-        *_told(made.columns, [one for one in different if one.surplus > 0], "missing", limit),
-        *_told(made.columns, [one for one in different if one.surplus < 0], "unexpected", limit),
+        *_described(made.columns, [one for one in different if one.surplus > 0], "missing", limit),
+        *_described(made.columns, [one for one in different if one.surplus < 0], "unexpected", limit),
     )
     watermarks = {label: version.version for label, version in start.items()}
     return Verified(flow.name, missing == unexpected == 0, rows, missing, unexpected, watermarks, examples)
@@ -71,7 +71,7 @@ def verify(flow: ViewFlow, limit: int = 20) -> Verified:
 
 def _counted(expected: DataFrame, actual: DataFrame, floats: list[int]) -> DataFrame:
     """Each row that either has, once, its columns numbered: how many more of it are expected, and how many stored.
-    Doubles are told apart by some digits, and given in full beside them."""
+    Doubles are told apart by some digits, and given in full alongside them."""
     numbered = [str(n) for n in range(len(expected.columns))]
     one, other = (
         _numbered(df, floats).withColumns({_SURPLUS: F.lit(surplus), _STORED: F.lit(stored)})
@@ -114,7 +114,7 @@ def _leftover(row: Any) -> Leftover:
     return Leftover(tuple(values[n] for n in range(len(values))), surplus)
 
 
-def _told(columns: list[str], rows: list[Leftover], what: str, limit: int) -> list[Row]:
+def _described(columns: list[str], rows: list[Leftover], what: str, limit: int) -> list[Row]:
     """Some of the rows that one side has more of, each as often as it has more."""
     found: list[Row] = []
     for one in rows:

@@ -15,7 +15,7 @@ from tests.views.workloads import CYCLES, Workload, queries, require_listed
 QUERIES = queries(Path(__file__).parent / "queries")
 LEFT_OUT = {"q12": "it counts by the clock of the engine that runs it, and no rows say what that clock showed"}
 FALLS_BACK: dict[str, str] = {}
-"""Queries that are computed anew at every refresh, with the reason that the plan gives. It must not grow."""
+"""Queries that are recomputed at every refresh, with the reason that the plan gives. It must not grow."""
 TELLING = ("q07", "q11", "q17")
 """Those that are views of a lake in every run: the full run has all of them."""
 

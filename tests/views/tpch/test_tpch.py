@@ -14,7 +14,7 @@ from tests.views.workloads import CYCLES, Workload, queries, require_listed
 
 QUERIES = queries(Path(__file__).parent / "queries")
 FALLS_BACK: dict[str, str] = {}
-"""Queries that are computed anew at every refresh, with the reason that the plan gives. It must not grow."""
+"""Queries that are recomputed at every refresh, with the reason that the plan gives. It must not grow."""
 TELLING = ("q04", "q16", "q19")
 """Those that are views of a lake in every run: the full tier has all of them."""
 

@@ -24,7 +24,7 @@ from headwater.core.errors import Code, HeadwaterError, UsageError
 
 DEMO = Path("headwater-demo")
 MARKER = ".demo"
-"""Says that a folder was made by this command, and may be made anew."""
+"""Says that a folder was made by this command, and may be rebuilt."""
 CRM = "crm.yml"
 _DSN = "CRM_DSN_OF_THE_DEMO"
 _PROJECT = files("headwater.cli.shop") / "project"

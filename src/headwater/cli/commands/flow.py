@@ -84,7 +84,7 @@ def reset(common: Common, name: Name, yes: Yes = False) -> None:
     if not yes:
         raise UsageError(
             Code.USAGE,
-            f"the rows of {name} will come again, beside those that are there",
+            f"the rows of {name} will come again, alongside those that are there",
             hint="say --yes if that is meant; `deduplicate_by` leaves out what is there already",
         )
     _start_over(common, name, empty=False)

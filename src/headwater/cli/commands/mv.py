@@ -59,7 +59,9 @@ def create(
         list[str] | None, typer.Option("--partition-by", help="A column to partition by; several times for more.")
     ] = None,
     description: Annotated[str, typer.Option("--description", help="What it is, for people.")] = "",
-    replace: Annotated[bool, typer.Option("--replace", help="Build it beside the one of this name, and swap.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Build it alongside the one of this name, and swap.")
+    ] = False,
 ) -> None:
     """Make a view and build it, by its name and query or by a whole statement."""
     if sql is None:
@@ -117,7 +119,7 @@ def describe(common: Common, name: Name) -> None:
 
 @lake_command(app, served=True)
 def explain(common: Common, name: Name) -> None:
-    """Show how a view is kept: each part's strategy and what it reads, or why it is computed anew."""
+    """Show how a view is kept: each part's strategy and what it reads, or why it is recomputed."""
     with common.open() as lake:
         found = lake.view(name).explain()
     if common.as_json:
@@ -132,7 +134,7 @@ def refresh(
     common: Common,
     name: Name,
     policy: Annotated[Policy | None, typer.Option("--policy", help="Instead of the view's own.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Compute it anew.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Recompute it.")] = False,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Build it as if it had never been.")] = False,
 ) -> None:
     """Bring a view up to date now, after the views that it reads."""

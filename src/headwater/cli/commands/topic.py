@@ -153,7 +153,7 @@ def replay(
     until: Annotated[str | None, typer.Option("--until", help="As the topic was at a time: 2026-10-17 12:00.")] = None,
     at: Annotated[int | None, typer.Option("--at", help="As the topic was at this version.")] = None,
 ) -> None:
-    """Make a table anew from the topic, beside the live one, and swap it in by one commit."""
+    """Rebuild a table from the topic, alongside the live one, and swap it in by one commit."""
     if until is not None and at is not None:
         raise UsageError(Code.USAGE, "give --until or --at, not both")
     from headwater.sql.moments import parse_time

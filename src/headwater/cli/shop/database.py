@@ -145,7 +145,7 @@ def _can_run(bin: Path, user: str | None) -> bool:
 def _copy(bin: Path, target: Path, user: str | None) -> Path:
     """Copy the programs to where the server's user can read them: an environment may lie in a folder of root's alone.
 
-    A wheel's programs look for their libraries by a relative path to a folder beside the package: it comes along.
+    A wheel's programs look for their libraries by a relative path to a folder next to the package: it comes along.
     """
     install, package = bin.parent, bin.parent.parent
     shutil.copytree(install, target / package.name / install.name, symlinks=True)

@@ -197,7 +197,7 @@ class Settings(Frozen):
     spark: SparkSpec = Field(default=SparkSpec(), description="Where Spark runs.")
     storage: StorageSpec = Field(default=StorageSpec(), description="Keys of the object stores in use.")
     state: State = Field(
-        default=SQLITE, description="State database: `sqlite` beside the project, or `postgresql://…` shared."
+        default=SQLITE, description="State database: `sqlite` next to the project, or `postgresql://…` shared."
     )
     runtime: RuntimeSpec = Field(default=RuntimeSpec(), description="How the runner shares the machine.")
     queries: QueriesSpec = Field(default=QueriesSpec(), description="What a query may take.")

@@ -131,7 +131,7 @@ _history = {
 
 
 class StateDatabase:
-    """Small and transactional; SQLite beside the project, or a database that several machines share."""
+    """Small and transactional; SQLite next to the project, or a database that several machines share."""
 
     def __init__(self, url: str) -> None:
         self._shared = not url.startswith("sqlite")

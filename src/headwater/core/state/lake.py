@@ -46,7 +46,7 @@ class Copy(Protocol):
 
 
 class State:
-    """Small and transactional; SQLite beside the project, or a database that several machines share."""
+    """Small and transactional; SQLite next to the project, or a database that several machines share."""
 
     def __init__(self, url: str, roots: Roots | None = None) -> None:
         self._url = url
@@ -66,7 +66,7 @@ class State:
             self._database  # noqa: B018  a shared database that can't be reached is said now
 
     @staticmethod
-    def beside(home: Path, roots: Roots | None = None) -> State:
+    def next_to(home: Path, roots: Roots | None = None) -> State:
         """The SQLite database of a project's own folder."""
         try:
             make_private(home)
@@ -79,7 +79,7 @@ class State:
     @staticmethod
     def of(setting: str | Secret, home: Path, roots: Roots | None = None) -> State:
         """The database that the project's `state` names."""
-        return State(setting.reveal(), roots) if isinstance(setting, Secret) else State.beside(home, roots)
+        return State(setting.reveal(), roots) if isinstance(setting, Secret) else State.next_to(home, roots)
 
     @staticmethod
     def lake_in(home: Path) -> LakeRecord | None:

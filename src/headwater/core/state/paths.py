@@ -19,14 +19,15 @@ class Roots:
     project: str
 
     def stored(self, path: str | None) -> str | None:
-        """`topics/orders` for what lies in the warehouse, `project:other/orders` beside it, else the path as it is."""
+        """`topics/orders` for what lies in the warehouse, `project:other/orders` alongside it, else the path as it
+        is."""
         if path is None:
             return None
         inside = below(path, self.warehouse)
         if inside:
             return inside
-        beside = below(path, self.project)
-        return f"{PROJECT}{beside}" if beside else path
+        in_project = below(path, self.project)
+        return f"{PROJECT}{in_project}" if in_project else path
 
     def resolved(self, stored: str | None) -> str | None:
         """The path that a stored one stands for; older releases have stored absolute ones."""

@@ -11,7 +11,7 @@ from typing import Any
 from headwater.core.model import Kind
 
 SQLITE = "sqlite:///"
-"""How the address of a database beside the project begins."""
+"""How the address of a database next to the project begins."""
 BUSY = 30
 """Seconds to wait for another process that writes to SQLite."""
 

@@ -40,7 +40,7 @@ class FirstWrite:
         return self._notes.exists(self._name) and bool(Files(self._path, self._context.storage).list())
 
     def create(self, schema: StructType, layout: Layout, properties: Mapping[str, str]) -> None:
-        """The empty table beside them: Spark itself would not make one there."""
+        """The empty table alongside them: Spark itself would not make one there."""
         DeltaTable.create(
             self._path,
             Schema.from_json(schema.json()),

@@ -328,7 +328,7 @@ def _properties(schema: StructType, layout: Layout) -> dict[str, str]:
 
 
 def _with_tag(commit_tag: CommitTag | None) -> dict[str, str]:
-    """The mark of a commit as settings of the session, where a statement takes no options."""
+    """The tag of a commit as settings of the session, where a statement takes no options."""
     if commit_tag is None:
         return {}
     return {

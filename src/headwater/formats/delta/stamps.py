@@ -10,7 +10,7 @@ Stamp = tuple[int, int]
 
 
 def stamp(path: str, version: Version) -> Stamp | None:
-    """What tells a commit from one of the same number in a table that was made anew; None: there is none here."""
+    """What tells a commit from one of the same number in a table that was rebuilt; None: there is none here."""
     try:
         found = os.stat(_file(path, version))
     except OSError:

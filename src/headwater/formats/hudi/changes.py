@@ -64,7 +64,7 @@ def partnerless(went: DataFrame, came: DataFrame) -> DataFrame:
 
 
 def compared(went: DataFrame, came: DataFrame) -> DataFrame:
-    """The same by value, for rows that were all written anew; maps can't be compared and stay as they are."""
+    """The same by value, for rows that were all rewritten; maps can't be compared and stay as they are."""
     went, came = went.drop(*ROW_ID), came.drop(*ROW_ID)
     if any(has_map(f.dataType) for f in came.schema.fields):
         return signed(came, 1).unionByName(signed(went, -1))

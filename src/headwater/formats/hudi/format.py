@@ -27,7 +27,7 @@ _NOTES = {
     Capability.CHANGES_MERGE_ON_READ: "the difference of two snapshots",
     Capability.ADD_COLUMNS: "seen at once; the files follow with the next commit",
     Capability.CLUSTER: "clustering, without Hudi's SQL extension",
-    Capability.EXPIRE: "cleaning and archiving happen here only, never beside a commit",
+    Capability.EXPIRE: "cleaning and archiving happen here only, never alongside a commit",
 }
 
 

@@ -14,7 +14,7 @@ OLDEST = "headwater.oldest_version"
 
 COMMITS = frozenset({"commit", "deltacommit", "replacecommit"})
 SERVICES = frozenset({"compaction", "logcompaction", "clustering"})
-"""Actions that move rows and change none; while one is under way, commits beside it count."""
+"""Actions that move rows and change none; while one is under way, commits alongside it count."""
 
 
 @dataclass(frozen=True, order=True)

@@ -31,7 +31,7 @@ from headwater.formats.hudi.names import NO_VALUE, stored_name
 from headwater.spark.frames import column
 
 RECORD_KEY = "_headwater_key"
-"""A column beside the users' that holds the record key, where Hudi's own would not tell all keys apart."""
+"""A column alongside the users' that holds the record key, where Hudi's own would not tell all keys apart."""
 
 _KEY_TYPES = (
     BooleanType,

@@ -55,7 +55,7 @@ def forget(client: Any) -> None:
 def forget_options(kept: int, *, direct: bool) -> dict[str, str]:
     """Settings under which cleaning leaves the newest `kept` commits readable.
 
-    Beside the commits that it retains, Hudi leaves the state just before them, but its own reader refuses that
+    Alongside the commits that it retains, Hudi leaves the state just before them, but its own reader refuses that
     state: where files are read directly, one commit less is retained.
     """
     if kept == 1:

@@ -274,7 +274,7 @@ class HudiSparkTable(SparkTable):
     def history(self, limit: int | None = None) -> list[Commit]:
         records = self._records()
         newest = records.versions()[::-1][:limit]
-        return [_told(records, instant, records.commit(instant)) for instant in newest]
+        return [_described(records, instant, records.commit(instant)) for instant in newest]
 
     def versions_after(self, version: Version | None) -> list[Version]:
         return [i.version for i in self._records().versions() if version is None or i.version > version]
@@ -365,7 +365,7 @@ def _newest_tagged(records: HudiTimeline, versions: Sequence[Instant]) -> list[V
     return list(newest.values())
 
 
-def _told(records: HudiTimeline, instant: Instant, commit: CommitRecord) -> Commit:
+def _described(records: HudiTimeline, instant: Instant, commit: CommitRecord) -> Commit:
     moved = commit.moves_only
     added = 0 if moved else sum(w.inserted + w.updated for w in commit.written)
     removed = 0 if moved else sum(w.deleted + w.updated for w in commit.written)

@@ -101,7 +101,7 @@ class HudiTimeline:
         return None if value is None else str(value)
 
     def set(self, properties: Mapping[str, str]) -> None:
-        """Change the table's own properties; Hudi keeps a backup beside them until it is done."""
+        """Change the table's own properties; Hudi keeps a backup alongside them until it is done."""
         changed = self._packages.java.util.Properties()
         for key, value in properties.items():
             changed.setProperty(key, value)

@@ -38,7 +38,7 @@ def _rewrite(java: JavaTable, options: dict[str, str]) -> Any:
 
 
 def expire(java: JavaTable, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
-    """Expire snapshots one by one by id: Iceberg's own rule knows neither marks nor readers."""
+    """Expire snapshots one by one by id: Iceberg's own rule knows neither commit tags nor readers."""
     metadata = java.metadata()
     going = metadata.expirable(older_than, keep)
     if not going:

@@ -1,4 +1,4 @@
-"""A table's metadata as the Iceberg specification writes it: shared by the Spark and the light side."""
+"""A table's metadata as the Iceberg specification writes it: shared by the Spark and the native side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metadata of Iceberg tables that were moved or copied: it holds absolute paths, which are written anew.
+"""The metadata of Iceberg tables that were moved or copied: it holds absolute paths, which are rewritten.
 
 Iceberg's own procedure (`rewrite_table_path`) has to run before a table is moved, while a catalog can still open it;
 here it is too late for that. Files are replaced one by one, those first that others tell the size of; a run that was
@@ -167,7 +167,7 @@ def _map_list(files: Files, listed: AvroFile, paths: PathMap) -> bool:
 
 
 def _write(files: Files, path: str, data: bytes) -> None:
-    """Replace a file. Hadoop keeps a checksum beside it, which would be of the one that was there."""
+    """Replace a file. Hadoop keeps a checksum alongside it, which would be of the one that was there."""
     folder, name = posixpath.split(files.inside(path))
     files.delete(posixpath.join(folder, f".{name}.crc"))
     files.write_atomic(path, data)

@@ -75,7 +75,7 @@ def account(store: PaimonStore, write: Write, keyed: bool) -> tuple[str, int | N
             return "upsert", None, None
         gone = sum(int(file.deleteRowCount().orElse(0)) for file in logged)
         return "upsert", sum(int(file.rowCount()) for file in logged) - gone, gone
-    # files were replaced, and hold rows that stayed beside those that changed
+    # files were replaced, and hold rows that stayed alongside those that changed
     return ("upsert", None, None) if removed else ("append", added, 0)
 
 

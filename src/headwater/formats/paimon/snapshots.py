@@ -46,7 +46,7 @@ class PaimonSnapshot:
 
     @property
     def commit_tag(self) -> CommitTag | None:
-        """The step that made it: its mark is the name of the commit's user."""
+        """The step that made it: its commit tag is the name of the commit's user."""
         return CommitTag.from_json(self.user)
 
 

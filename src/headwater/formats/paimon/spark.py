@@ -77,14 +77,14 @@ class PaimonTable(SparkTable):
     # --- writing
 
     def _append(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
-        self._settle_schema()
+        self._complete_schema()
         keys = self.layout().keys
         if keys:  # Paimon writes a table with keys by key, whatever it is called
             return self._write_by_key(df.withColumn(DELETED, F.lit(False)), keys, commit_tag)
         return self._store.commit(self._store.write(df), commit_tag)
 
     def _upsert(self, df: DataFrame, keys: Sequence[str], commit_tag: CommitTag | None) -> Version:
-        self._settle_schema()
+        self._complete_schema()
         own = self.layout().keys
         if not own:
             return files.upsert(self._store, df, keys, commit_tag)
@@ -174,14 +174,14 @@ class PaimonTable(SparkTable):
     def _log(self, start: Version, end: Version) -> DataFrame | None:
         """The changes as Paimon has recorded them, or None where its records are not exact."""
         snapshots = {s.id: s for s in takewhile(lambda s: s.id >= start, self._store.newest_first())}
-        first, last = _settled(start, snapshots), _settled(end, snapshots)
+        first, last = _last_like(start, snapshots), _last_like(end, snapshots)
         between = [snapshots[version] for version in range(first + 1, last + 1)]
         if len(between) > LONGEST_LOG or any(s.kind not in (APPEND, COMPACT) for s in between):
             return None
         java = self._java()
         end_schema = java.copy(java.schemaManager().schema(snapshots[end].schema_id))
         if dict(java.options()).get("deletion-vectors.enabled") == "true":
-            return None  # what such a snapshot shows is settled later, by a compaction
+            return None  # what such a snapshot shows is decided later, by a compaction
         if list(java.primaryKeys()):
             return self._keyed_log(end_schema, between, first, last)
         return self._append_log(end_schema, between)
@@ -226,7 +226,7 @@ class PaimonTable(SparkTable):
         for write in writes(self._store.newest_first()):
             if limit is not None and len(commits) == limit:
                 break
-            commits.append(self._told(write, keyed))
+            commits.append(self._described(write, keyed))
         return commits
 
     def versions_after(self, version: Version | None) -> list[Version]:
@@ -245,12 +245,12 @@ class PaimonTable(SparkTable):
         unsure = [s.id for s in newer if s.kind != COMPACT and (s.kind != APPEND or self._store.added(s.id) is None)]
         return sum(1 for version in versions if not unsure or version < min(unsure))
 
-    def _told(self, write: Write, keyed: bool) -> Commit:
+    def _described(self, write: Write, keyed: bool) -> Commit:
         operation, added, removed = files.account(self._store, write, keyed)
         return Commit(write.last.id, write.last.at, operation, added, removed, write.last.commit_tag)
 
     def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
-        # Paimon's own source starts anew at each restart unless its snapshot is pinned
+        # Paimon's own source starts over at each restart unless its snapshot is pinned
         from headwater.formats.feed import open_feed
 
         return open_feed(self, changes=changes, start=start, consumer=consumer)
@@ -279,9 +279,9 @@ class PaimonTable(SparkTable):
             self._store.change_schema(direct)
         if any(isinstance(change, AddColumn) and change.parent for change in found):
             self._store.merge_schema(schema)
-        self._settle_schema()
+        self._complete_schema()
 
-    def _settle_schema(self) -> None:
+    def _complete_schema(self) -> None:
         """Rewrite a keyed table whose files lack nested columns of its schema: Paimon can't merge those."""
         latest = self._store.latest()
         java = self._java()
@@ -338,7 +338,7 @@ def _row_kind(kind: Any) -> Any:
     return kind.cast("tinyint").alias(ROW_KIND)
 
 
-def _settled(version: Version, snapshots: dict[Version, PaimonSnapshot]) -> Version:
+def _last_like(version: Version, snapshots: dict[Version, PaimonSnapshot]) -> Version:
     """The last of the snapshots that have the same rows: a compaction changes none."""
     while version + 1 in snapshots and snapshots[version + 1].kind == COMPACT:
         version += 1

@@ -1,6 +1,6 @@
 """One Paimon table through Paimon's own Java API.
 
-The API and not Spark SQL, because it says what SQL can't: which mark a commit carries, that a step without
+The API and not Spark SQL, because it says what SQL can't: which commit tag it carries, that a step without
 rows commits too, which files a rewrite replaces; and because it reads the table's state afresh at every call,
 where a session's catalog may still hold an old schema.
 """
@@ -25,7 +25,7 @@ from headwater.spark.internals import gateway_of, java, java_frame, java_session
 
 ROW_KIND = "_row_kind_"
 INSERT, DELETE = 0, 3
-"""Values of Paimon's row kind column, which its Spark writer takes beside the table's columns."""
+"""Values of Paimon's row kind column, which its Spark writer takes alongside the table's columns."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class PaimonStore:
         ]
 
     def commit(self, messages: Sequence[Any], commit_tag: CommitTag | None, *, overwrite: bool = False) -> Version:
-        """One commit whose user is the mark; returns the last snapshot that it made."""
+        """One commit whose user is the commit tag; returns the last snapshot that it made."""
         user = str(uuid.uuid4()) if commit_tag is None else commit_tag.to_json()
         # a table's whole content goes, not only the partitions that get new rows
         table = self.java().copy({"dynamic-partition-overwrite": "false"})
@@ -261,7 +261,7 @@ class PaimonStore:
         return int(table.snapshotManager().latestSnapshotOfUser(user).get().id())
 
     def compact_files(self, messages: Sequence[Any]) -> None:
-        """Commit a rewrite; a compaction has no mark and makes no other snapshot."""
+        """Commit a rewrite; a compaction has no commit tag and makes no other snapshot."""
         commit = self.java().newCommit(str(uuid.uuid4()))
         try:
             commit.commit(list(messages))

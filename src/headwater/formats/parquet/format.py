@@ -90,10 +90,10 @@ PARQUET = Format(
         Capability.EVOLVE_PARTITIONING: "its partitions are folders named after columns",
         Capability.CLUSTER: "it has no z-order of its own",
         Capability.STATISTICS: "the Parquet writer of Spark 3.5 always writes statistics",
-        Capability.STREAM_READ: "through a feed: a copy of each version's rows beside the lake's state",
+        Capability.STREAM_READ: "through a feed: a copy of each version's rows next to the lake's state",
         Capability.NATIVE_APPEND: "by pyarrow; refused with bloom filters or `options` for Spark's writer, and where a "
         "partition column is a decimal or a time",
-        Capability.STREAM_CHANGES: "through a feed: a copy of each version's rows beside the lake's state",
+        Capability.STREAM_CHANGES: "through a feed: a copy of each version's rows next to the lake's state",
     },
     needs=_needs,
     address=_address,

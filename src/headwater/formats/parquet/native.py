@@ -58,7 +58,7 @@ class NativeParquetTable(NativeTable):
         if not self._files.is_local:
             raise Unsupported(f"{self.address} is not on the local file system")
         state = self._log.latest() if at is None else self._log.at(self.version_at(at))
-        key = (state.version, state.committed_at)  # a table made anew has other times
+        key = (state.version, state.committed_at)  # a table rebuilt has other times
         if self._scanned is None or self._scanned[0] != key:
             self._scanned = (key, self._scan(state))
         return self._scanned[1]

@@ -23,7 +23,7 @@ _CODEC = "snappy"
 
 
 def append(files: Files, log: Log, address: Address, rows: pa.Table, commit_tag: CommitTag) -> Version:
-    """One commit with the step's mark; a repeated step is the version that it made."""
+    """One commit with the step's commit tag; a repeated step is the version that it made."""
     landed = log.landed(commit_tag)
     if landed is not None:
         return landed

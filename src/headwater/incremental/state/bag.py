@@ -52,14 +52,14 @@ class Bag(StoredResult):
         change = self._query.change(run)
         if change is None:
             return None
-        change = run.settled(consolidated(change))
+        change = run.materialized(consolidated(change))
         went = change.where(column(WEIGHT) < 0)
         came = change.where(column(WEIGHT) > 0)
         if went.isEmpty():
             return Update(self._stored(_repeated(came)), appends=True)
         deletes = self._leaving(run, went, stored).withColumn(DELETED, F.lit(True))
         # Keys that are made at random are made once: the rows lie still before they are merged.
-        adds = run.settled(self._stored(_repeated(came))).withColumn(DELETED, F.lit(False))
+        adds = run.materialized(self._stored(_repeated(came))).withColumn(DELETED, F.lit(False))
         return Update(adds.unionByName(deletes))
 
     def _leaving(self, run: Run, went: DataFrame, stored: Stored) -> DataFrame:
@@ -68,7 +68,7 @@ class Bag(StoredResult):
         gone = went.select(
             of_row(went, self.columns, about=True).alias(ROW), exact.alias(_EXACT), (-column(WEIGHT)).alias(WEIGHT)
         )
-        gone = run.settled(gone.groupBy(ROW).agg(F.sum(WEIGHT).alias(WEIGHT), F.collect_set(_EXACT).alias(_EXACT)))
+        gone = run.materialized(gone.groupBy(ROW).agg(F.sum(WEIGHT).alias(WEIGHT), F.collect_set(_EXACT).alias(_EXACT)))
         there = stored.some(keys_of([(gone, [ROW])], [ROW]))
         wanted = there.join(gone, ROW)
         if has_floats(went, self.columns):
@@ -76,7 +76,7 @@ class Bag(StoredResult):
             wanted = wanted.withColumn(_EXACT, ~F.array_contains(_EXACT, of_row(there, self.columns)))
         nth = F.row_number().over(Window.partitionBy(ROW).orderBy(_EXACT, ID))
         leaving = wanted.withColumn(_NTH, nth).where(column(_NTH) <= column(WEIGHT))
-        leaving = run.settled(leaving.select(*map(column, there.columns)))
+        leaving = run.materialized(leaving.select(*map(column, there.columns)))
         if _count(leaving) != _total(gone):
             raise RetractionMismatch
         return leaving

@@ -21,7 +21,7 @@ def kept(spark: SparkSession, query: Query) -> StoredResult:
     grouped = grouped_of(query.operator, query.columns)
     if grouped is None:
         return Bag(query)
-    # Where the engine can't tell the types of an aggregate's parts, its groups are computed anew.
+    # Where the engine can't tell the types of an aggregate's parts, its groups are recomputed.
     with suppress(PySparkException, SqlglotError):
         grouped.prepare(grouped.input.rows(Moment.NEW, Run(as_they_are(spark))))
     return grouped

@@ -69,7 +69,7 @@ class Grouped(StoredResult):
     def told(self) -> str:
         if self._forward is not None:
             return "stored groups are brought forward by the change; a group whose rows have to be seen is read again"
-        return "the groups that the change touches are computed anew from the sources"
+        return "the groups that the change touches are recomputed from the sources"
 
     # --- all of it
 
@@ -135,7 +135,7 @@ class Grouped(StoredResult):
         columns = [ID, *self._states.values()]
         partial, old = forward.partial(came), stored.all(columns)
         if old is None:
-            partial = run.settled(partial)
+            partial = run.materialized(partial)
             old = stored.some(keys_of([(partial, [ID])], [ID]), columns)
         merged = forward.merged(partial, old)
         rows = forward.rows(merged)
@@ -148,7 +148,7 @@ class Grouped(StoredResult):
             rows = run.kept(rows)
         if not _any_stale(rows, taken):
             return Update(rows, taken=taken)
-        merged = run.settled(merged)
+        merged = run.materialized(merged)
         by, found = self.aggregate.by, merged.where(column(STALE))
         stale = keys_of([(found, by)], by) if by else KeySet((), found)
         fresh = forward.rows(merged.where(~column(STALE))).drop(STALE)
@@ -156,7 +156,7 @@ class Grouped(StoredResult):
 
 
 def _any_stale(rows: DataFrame, taken: pa.Table | None) -> bool:
-    """Whether some have to be computed anew."""
+    """Whether some have to be recomputed."""
     return not rows.where(column(STALE)).isEmpty() if taken is None else bool(pc.any(taken[STALE]).as_py())
 
 

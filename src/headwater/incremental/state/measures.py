@@ -37,7 +37,7 @@ class Measure:
     aids: tuple[str, ...] = ()
     """Aggregates over the change alone, in `stale` as {a0}, {a1} …"""
     stale: str | None = None
-    """When this group has to be computed anew; of the stored states as {0}, and the aids."""
+    """When this group has to be recomputed; of the stored states as {0}, and the aids."""
     lost: str | None = None
     """The same, of the merged states."""
 
@@ -47,7 +47,7 @@ def added(whole: str, change: str) -> StoredMeasure:
 
 
 def measure_of(text: str, type_of: TypeOf) -> Measure | None:
-    """How an aggregate call is brought forward; None if it has to be computed anew from the group's rows."""
+    """How an aggregate call is brought forward; None if it has to be recomputed from the group's rows."""
     call = sqlglot.parse_one(text, dialect="spark")
     condition: exp.Expression | None = None
     if isinstance(call, exp.Filter):

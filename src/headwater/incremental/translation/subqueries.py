@@ -149,13 +149,13 @@ def _not_in(
         {fresh[group]: group for group in groups},
     )
     on = [exp.EQ(this=one.copy(), expression=reference(fresh[other])) for one, other in links]
-    beside = made.join(kept, told, JoinKind.LEFT if groups else JoinKind.INNER, on)
+    linked = made.join(kept, told, JoinKind.LEFT if groups else JoinKind.INNER, on)
     condition = (
         f"NOT COALESCE({sql(reference(some))}, FALSE) OR "
         f"(NOT COALESCE({sql(reference(unknown))}, FALSE) AND ({sql(value)}) IS NOT NULL)"
     )
     parsed: exp.Expr = exp.maybe_parse(condition, dialect="spark")
-    return made.filtered(beside, parsed)
+    return made.filtered(linked, parsed)
 
 
 def _sides(link: exp.Expr, outer: set[str]) -> tuple[exp.Expr, str]:
@@ -237,7 +237,7 @@ def _decorrelated(
         return _Inner(found.operator, [unique for _, unique in found.columns], [])
     if query.args.get("group") is not None or (around is not None and query.args.get("distinct") is not None):
         raise NotIncremental("a subquery with GROUP BY that depends on the query around it", query)
-    # What the links need of the inside is selected beside the columns.
+    # What the links need of the inside is selected alongside the columns.
     own = query.copy()
     rest = conjunction([one.copy() for one in parts if one not in linking])
     own.set("where", None if rest is None else exp.Where(this=rest))

@@ -250,7 +250,8 @@ def _cast(values: pa.Array, to: pa.Field) -> pa.Array:
 
 
 def _events(batch: pa.RecordBatch, hidden: frozenset[str]) -> pa.RecordBatch:
-    """The events as functions see them: standard columns, the payload's keys, then what the source gives beside it."""
+    """The events as functions see them: standard columns, the payload's keys, then what the source gives alongside
+    it."""
     event = batch.column(EVENT)
     columns_of = zip(batch.schema.names, batch.columns, strict=True)
     top = {name: values for name, values in columns_of if name not in hidden}

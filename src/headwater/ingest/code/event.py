@@ -42,7 +42,7 @@ class Event(Mapping[str, Column]):
 
     `event["amount"]` is a standard column or a key of the payload, NULL where no record has had it yet;
     `event["customer"]["id"]` goes into an object. `event.event_type`, `event.tenant_id` and the other standard columns
-    can be written as attributes, and so can what the source gives beside the payload, without its underscore:
+    can be written as attributes, and so can what the source gives alongside the payload, without its underscore:
     `event.position`, `event.headers`. `event.payload` is the whole payload, `**event` all its keys but the standard
     ones.
     """

@@ -38,18 +38,18 @@ def _code(function: Registered) -> bytes:
 
 @contextmanager
 def _by_value(folder: Path) -> Iterator[None]:
-    """Modules beside the project's code travel whole, as the code itself does."""
-    beside = [module for module in list(sys.modules.values()) if _is_beside(module, folder)]
-    for module in beside:
+    """Modules next to the project's code travel whole, as the code itself does."""
+    neighbours = [module for module in list(sys.modules.values()) if _is_neighbour(module, folder)]
+    for module in neighbours:
         _CLOUDPICKLE.register_pickle_by_value(module)
     try:
         yield
     finally:
-        for module in beside:
+        for module in neighbours:
             _CLOUDPICKLE.unregister_pickle_by_value(module)
 
 
-def _is_beside(module: ModuleType, folder: Path) -> bool:
+def _is_neighbour(module: ModuleType, folder: Path) -> bool:
     file = getattr(module, "__file__", None)
     name = getattr(module, "__name__", "")
     if not isinstance(file, str) or name.partition(".")[0] in ("headwater", "__main__") or name not in sys.modules:

@@ -1,4 +1,4 @@
-"""The files of a project that begins with data which are there: what was found in them stands beside it."""
+"""The files of a project that begins with data which are there: what was found in them stands alongside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headwater.project.templates import PROJECT_FILE
 from headwater.sources.registry import SOURCES
 
 EXAMPLES = 3
-"""Values that stand beside a column's type."""
+"""Values that stand alongside a column's type."""
 LONGEST = 30
 """Characters of such a value."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -88,7 +88,7 @@ def _source(look: Look, columns: Sequence[SampleColumn], folder: Path) -> Iterat
         yield f"{key}: {_flow(value)}" + (f"     # {comment}" if comment else "")
     if not columns:
         return
-    yield from _told(look)
+    yield from _described(look)
     if _takes_hints(look):
         yield "schema_hints: |"
         width = max(len(_hint(one)) for one in columns) + 1
@@ -102,7 +102,7 @@ def _source(look: Look, columns: Sequence[SampleColumn], folder: Path) -> Iterat
         yield f"# columns: {{timestamp: {_flow(times[0])}}}     # makes it `event_timestamp`, and `event_date` of it"
 
 
-def _told(look: Look) -> Iterator[str]:
+def _described(look: Look) -> Iterator[str]:
     """How many records say so, and what is wrong with the others."""
     if not look.records:
         yield "# Its columns:"

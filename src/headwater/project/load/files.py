@@ -8,7 +8,7 @@ from headwater.core.errors import Code, Problem, UsageError, Where
 
 NAMES = ("headwater.yml", "headwater.yaml", "headwater.py")
 HOME = ".headwater"
-"""The folder beside the project file for what belongs to this machine."""
+"""The folder next to the project file for what belongs to this machine."""
 
 
 def find_project(start: Path | str = ".") -> Path:

@@ -1,4 +1,4 @@
-"""A tree against a model: pydantic finds the mistakes, here they get their place, their code and a cure."""
+"""A tree against a model: pydantic finds the mistakes, here they get their place, their code and a hint."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_ROWS_BYTES = 256 * 1024 * 1024
-"""What is read through a light reader is held in memory: larger tables are Spark's."""
+"""What is read through a native reader is held in memory: larger tables are Spark's."""
 
 _HANDLES = 256
 
@@ -57,7 +57,7 @@ class Catalogue:
 
 
 class _Handles:
-    """Light tables by address; each is used by one query at a time."""
+    """Native readers by address; each is used by one query at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -131,6 +131,6 @@ def _held(reader: pa.RecordBatchReader, what: str) -> pa.Table:
     for batch in reader:
         held += batch.nbytes
         if held > MOST_ROWS_BYTES:
-            raise Refused(f"{what} is too large for its light reader")
+            raise Refused(f"{what} is too large for its native reader")
         batches.append(batch)
     return pa.Table.from_batches(batches, schema=reader.schema)

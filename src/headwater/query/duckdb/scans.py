@@ -1,4 +1,4 @@
-"""Where rows come from: a table's Parquet files, or rows that its light reader has read; pinned to one version."""
+"""Where rows come from: a table's Parquet files, or rows that its native reader has read; pinned to one version."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PinnedRelation:
     version: Version | None
     schema: pa.Schema
     files: ParquetScan | None
-    """None: only the light reader knows its rows."""
+    """None: only the native reader knows its rows."""
     read: Callable[[Sequence[str]], pa.Table] | None = None
     """The rows themselves, where there are no files to hand over."""
     why_rows: str | None = None
@@ -50,7 +50,7 @@ class PinnedRelation:
 
     @property
     def reader(self) -> str:
-        return "parquet files" if self.files is not None else "rows of the light reader"
+        return "parquet files" if self.files is not None else "rows of the native reader"
 
 
 @dataclass(eq=False)

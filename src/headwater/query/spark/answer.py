@@ -230,7 +230,7 @@ def failure(error: BaseException, context: Any) -> HeadwaterError:
         return TerminalError(
             Code.QUERY_TOO_LARGE,
             f"the query needs too much memory: {ending}",
-            hint="ask for less at a time, or set more: spark.conf spark.driver.memory; beside a runner queries.memory",
+            hint="ask for less at a time, or set more: spark.conf spark.driver.memory; with a runner queries.memory",
         )
     return TerminalError(Code.SPARK_FAILED, f"{ending} while the query ran", hint=HINT)
 

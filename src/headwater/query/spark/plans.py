@@ -213,7 +213,7 @@ def _with_row_groups(table: TableRead, one: Chosen) -> TableRead:
 
 
 def _with_files(warehouse: Warehouse, one: Chosen) -> Chosen:
-    """A scan with the files that Spark's side of its format knows, where the light reader has none to hand over."""
+    """A scan with the files that Spark's side of its format knows, where the native reader has none to hand over."""
     scan = one.scan
     if scan.reading.files is not None:
         return one

@@ -84,8 +84,8 @@ class AppendDecoder(JsonDecoder):
         return self._with_decimals(records, super().detect(records))
 
     def agreed(self, records: DataFrame, found: StructType) -> tuple[StructType, tuple[str, ...]]:
-        settled, notes = super().agreed(records, found)
-        return self._with_decimals(records, settled), notes
+        agreed_schema, notes = super().agreed(records, found)
+        return self._with_decimals(records, agreed_schema), notes
 
     def _with_decimals(self, records: DataFrame, found: StructType) -> StructType:
         # Records that have been decoded come without it: those of the same step have it.
@@ -199,7 +199,7 @@ def _changed(found: DataType, path: tuple[str, ...], before: int, after: int) ->
         return ArrayType(_changed(found.elementType, path[1:], before, after))
     if path or not isinstance(found, (LongType, DoubleType, DecimalType)):
         return found
-    if isinstance(found, DecimalType):  # integers beside it that are larger than a long
+    if isinstance(found, DecimalType):  # integers alongside it that are larger than a long
         before, after = max(before, found.precision - found.scale), max(after, found.scale)
     if before + after > DIGITS:
         return DecimalType(DIGITS, SCALE)

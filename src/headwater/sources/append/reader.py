@@ -75,7 +75,7 @@ class AppendReader(Reader):
                 hint="put its folder in the lake back from a copy, or reset the flow",
             )
         if self._last > begun:
-            return OffsetRange({"batch": begun + 1})  # settled before a crash, and not read yet
+            return OffsetRange({"batch": begun + 1})  # fixed before a crash, and not read yet
         self._waiting = self._look()
         chosen = _first(self._waiting)
         if not chosen:

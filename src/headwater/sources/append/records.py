@@ -1,6 +1,7 @@
 """Rows that programs hand in, as JSON objects: every value exactly, none through a float.
 
-JSON has one kind of number. Which ones were decimals is told beside the text, so that they come to columns of decimals.
+JSON has one kind of number. Which ones were decimals is told alongside the text, so that they come to columns of
+decimals.
 """
 
 from __future__ import annotations

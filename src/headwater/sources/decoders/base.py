@@ -64,7 +64,7 @@ class Decoder(ABC):
     @abstractmethod
     def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
         """The records with EVENT (a struct of exactly `schema`) and PROBLEM; no record is dropped or added. Called in
-        each step whose records `quick` did not settle, when dead letters are replayed, and in a remap."""
+        each step whose records `quick` could not decide, when dead letters are replayed, and in a remap."""
 
     def quick(self, records: DataFrame, schema: StructType) -> DataFrame | None:
         """The records with EVENT and UNKNOWN alone: a plan as small as can be, for steps in which all is well. Called

@@ -17,12 +17,12 @@ def texts_of(texts: Mapping[str, Column]) -> Column:
 
 
 def told(known: Column) -> Column:
-    """Misfits, none instead of NULL."""
+    """Cast failures, none instead of NULL."""
     return F.coalesce(known.cast(_MAP), F.create_map().cast(_MAP))
 
 
 def with_more(known: Column, more: Column) -> Column:
-    """Misfits that are known, and others; what is known of a name stays."""
+    """Cast failures that are known, and others; what is known of a name stays."""
     first = told(known)
     return F.map_concat(first, F.map_filter(more, lambda name, _: ~F.array_contains(F.map_keys(first), name)))
 

@@ -2,8 +2,8 @@
 
 It reads the text `5,50` as the decimal 550, rounds 5.555 to two digits, takes `2026-02-03 and more` for a date, `10:30`
 for a time of today, `NaN` for a number and 200 for the tinyint -56. Only columns of such types cost anything: decimals
-are read with more digits than they have, and the texts of decimals, dates and times are read beside their values; those
-of floats only where a value may have been rounded to a whole number, or to zero.
+are read with more digits than they have, and the texts of decimals, dates and times are read alongside their values;
+those of floats only where a value may have been rounded to a whole number, or to zero.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Checks:
         self.read = read
         """What to read the text by."""
         self.texts = texts
-        """What to read it by once more, beside the values; None if that is not needed."""
+        """What to read it by once more, alongside the values; None if that is not needed."""
         self.always = _any_leaf(schema, lambda one: not _is_float(one) and self._texts(one) is not None)
         """Whether that is needed for every text, and not only for those that `may_be_rounded`."""
         self._raw: Column | None = None

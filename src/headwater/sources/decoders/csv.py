@@ -123,7 +123,7 @@ class CsvDecoder(Decoder):
         decoded = decoded.withColumn(_WRONG, F.when(F.col(_UNREADABLE).isNull(), wrong))
         event = F.coalesce(*[_event(i, layout, schema, cells) for i, layout in numbered], F.lit(None).cast(schema))
         readable = F.col(_UNREADABLE).isNull() & F.col(RAW).isNotNull()
-        cast_failure = F.when(F.size(_WRONG) > 0, problem(SCHEMA, _told()))
+        cast_failure = F.when(F.size(_WRONG) > 0, problem(SCHEMA, _described()))
         return decoded.select(
             *[F.col(backticked(name)) for name in records.columns],
             F.when(readable, event).alias(EVENT),
@@ -336,7 +336,7 @@ def _wrong(i: int, layout: CsvLayout, schema: StructType, cells: Cells) -> Colum
     return F.when(some, F.filter(F.array(*found), lambda one: one.isNotNull())).cast(_WRONG_TYPE)
 
 
-def _told() -> Column:
+def _described() -> Column:
     sentences = F.transform(
         F.col(_WRONG),
         lambda one: F.concat(

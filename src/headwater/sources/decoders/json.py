@@ -165,7 +165,7 @@ class _Expressions:
     """The event and whether it is corrupt, in one struct: nothing is copied where all is well."""
     quick: Column | None
     texts: Column | None
-    """What has to be read beside the event; see `Checks`."""
+    """What has to be read alongside the event; see `Checks`."""
     quick_texts: Column | None
     """The same for the quick way."""
     again: Column
@@ -217,7 +217,7 @@ def _expressions(schema: StructType, options: Mapping[str, str], *, canonical: b
         ],
         [
             event.cast(schema).alias(EVENT),
-            why.when(unfit, problem(SCHEMA, _told(cast_failures, schema))).cast(PROBLEM_TYPE).alias(PROBLEM),
+            why.when(unfit, problem(SCHEMA, _described(cast_failures, schema))).cast(PROBLEM_TYPE).alias(PROBLEM),
             F.when(unfit, cast_failures).alias(CAST_FAILURES),
         ],
         has_unknown_keys(as_text, F.col(EVENT), schema, canonical=canonical) | _is_loose(as_text, options),
@@ -231,7 +231,7 @@ def _expressions(schema: StructType, options: Mapping[str, str], *, canonical: b
 
 
 def _texts(checks: Checks, text: Column, parsed: Column, options: Mapping[str, str]) -> Column | None:
-    """What is read of a text beside its values; NULL where that is not needed."""
+    """What is read of a text alongside its values; NULL where that is not needed."""
     if checks.texts is None:
         return None
     texts = F.from_json(text, checks.texts, dict(options))
@@ -345,7 +345,7 @@ def _cast_failures(
     return F.when(F.size(wrong) > 0, wrong).otherwise(inside)
 
 
-def _told(cast_failures: Column, schema: StructType) -> Column:
+def _described(cast_failures: Column, schema: StructType) -> Column:
     types = F.create_map(*(F.lit(part) for f in schema.fields for part in (f.name, f.dataType.simpleString())))
     sentences = F.transform(
         F.map_entries(cast_failures),

@@ -80,7 +80,7 @@ def is_another_number(text: Column, value: Column, wanted: DataType) -> Column:
     """Whether a float stands for a whole number that it has no room for, or is zero for a text that is not.
 
     Fractions become the float next to them. A whole number may also be written as floats are: with the few digits
-    that tell it from the floats beside it, and zeros.
+    that tell it from the floats alongside it, and zeros.
     """
     is_zero, is_large = may_be_another_number(value, wanted)
     written = value.cast(StringType()).cast(DecimalType(MOST_DIGITS, 0)) == text.cast(DecimalType(MOST_DIGITS, 0))

@@ -82,7 +82,7 @@ def problem(reason: str, message: str | Column) -> Column:
 
 
 def conform(value: Column, given: DataType, wanted: DataType, at: str, cast_failures: list[Column]) -> Column:
-    """A value under another type: missing fields are NULL; what can't be cast without loss is a misfit."""
+    """A value under another type: missing fields are NULL; what can't be cast without loss is a cast failure."""
     if given.simpleString() == wanted.simpleString() and not _has_times(wanted):
         return value
     if is_time(given) and given.simpleString() == wanted.simpleString():

@@ -58,5 +58,5 @@ class Cleaner:
                 Code.INVALID_VALUE,
                 f"`archive_to` {self._archive} lies in the folder that is taken in",
                 where=self._spec.where,
-                hint="name a folder beside it, or one whose name begins with `_`",
+                hint="name a folder next to it, or one whose name begins with `_`",
             )

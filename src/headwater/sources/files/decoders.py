@@ -150,12 +150,12 @@ def _with_cures(file_format: str, flow: str) -> str:
     once: live steps are small, and to build them takes longer than to run them."""
     topic = flow.partition(".")[2] or flow
     again = f"then `headwater flow rebuild {topic} --yes`"
-    cures = {
+    hints = {
         ending[1:]: f"; cure: set `file_format: {kind}` in its source, {again}"
         for ending, kind in others(file_format).items()
     }
-    endings = f"[.]({'|'.join(cures)})([.]({'|'.join(packed[1:] for packed in PACKED)}))?#[^#]*$"
-    pairs = ", ".join(f"'{ending}', '{text}'" for ending, text in cures.items())
+    endings = f"[.]({'|'.join(hints)})([.]({'|'.join(packed[1:] for packed in PACKED)}))?#[^#]*$"
+    pairs = ", ".join(f"'{ending}', '{text}'" for ending, text in hints.items())
     found = f"try_element_at(map({pairs}), regexp_extract(lower({POSITION}), '{endings}', 1))"
     told = f"named_struct('reason', {PROBLEM}.reason, 'message', {PROBLEM}.message || coalesce({found}, ''))"
     return f"CASE WHEN {PROBLEM}.reason = '{DECODE}' THEN {told} ELSE {PROBLEM} END"

@@ -65,7 +65,7 @@ _ADDRESS = re.compile("^[A-Za-z0-9+.-]+:(//[^/]*)?")
 """What stands before the path in an address."""
 _AS_NAMED = {
     "__globPaths__": "false",
-    # Hadoop's other file system for local files looks for checksums beside them, under names that it can't make.
+    # Hadoop's other file system for local files looks for checksums alongside them, under names that it can't make.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }

@@ -1,4 +1,4 @@
-"""Which files have been taken in, in batches; a batch is settled before it is read, and says which state was read."""
+"""Which files have been taken in, in batches; a batch is fixed before it is read, and says which state was read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FileBatch:
     files: tuple[InputFile, ...]
     block: int
     problems: Mapping[str, str] = field(default_factory=dict)
-    """Files that can't be read, with the cause; found out after the batch was settled."""
+    """Files that can't be read, with the cause; found out after the batch was fixed."""
 
     @property
     def bytes(self) -> int:
@@ -78,7 +78,7 @@ class FileLog:
         return self._seen.get(path) == _EMPTY
 
     def add(self, batch: FileBatch) -> int:
-        """Settle a new batch."""
+        """Fix a new batch."""
         number = self.last + 1
         self._write(_path(number, number), {number: batch})
         self._remember(batch.files)

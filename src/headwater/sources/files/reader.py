@@ -29,7 +29,7 @@ from headwater.sources.files.wholeness import FileState
 from headwater.sources.reader import Lag, OffsetRange, Position, Reader, ReaderContext
 
 FRESH = 30.0
-"""Seconds for which a list of files is believed; older ones are checked before they are settled."""
+"""Seconds for which a list of files is believed; older ones are checked before they are fixed."""
 EVERYWHERE = 60.0
 """Seconds after which folders are looked into in which nothing came or went: their files may have changed."""
 REMOTE = 5.0
@@ -84,7 +84,7 @@ class FilesReader(Reader):
                 f"the list of the files taken in by {self._flow} ends before its last step",
                 hint="put it back from a copy, or reset the flow",
             )
-        if self._log.last > begun:  # settled before a crash or a reset, and not read since
+        if self._log.last > begun:  # fixed before a crash or a reset, and not read since
             return OffsetRange(
                 {"batch": begun + 1}, bytes=self._log.batch(begun + 1).bytes, full=self._log.last > begun + 1
             )
@@ -152,8 +152,8 @@ class FilesReader(Reader):
     def lag(self, start: Position | None) -> Lag | None:
         if self._looked_at is None:
             self._look()
-        settled = [file for batch in self._log.after(_number(start)) for file in batch.files]
-        waiting = [*settled, *self._waiting]
+        begun_files = [file for batch in self._log.after(_number(start)) for file in batch.files]
+        waiting = [*begun_files, *self._waiting]
         oldest = min((file.modified for file in waiting), default=None)
         return Lag(
             bytes=sum(file.bytes for file in waiting),

@@ -56,7 +56,8 @@ class WriterSchema:
 
 
 class AvroDecoder(Decoder):
-    """Every writer's schema is tried on its own records only; which ones there are is learnt when a new id shows up."""
+    """Every writer's schema is tried on its own records only; which ones there are is learned when a new id shows
+    up."""
 
     def __init__(self, spark: SparkSession, registry: SchemaRegistry | None, fixed: str | None) -> None:
         self._spark = spark

@@ -36,7 +36,7 @@ Batches = Iterable[pa.RecordBatch]
 
 
 class ProtobufDecoder(Decoder):
-    """Which messages there are is learnt when a new id, or another message of a known one, shows up."""
+    """Which messages there are is learned when a new id, or another message of a known one, shows up."""
 
     def __init__(self, registry: SchemaRegistry | None, fixed: MessageType | None = None) -> None:
         self._registry = registry

@@ -141,7 +141,7 @@ def slices(start: KafkaPosition, end: KafkaPosition) -> list[Slice]:
 
 
 def still_there(asked: Iterable[Slice], ids: Mapping[str, str], seen: BrokerTopics) -> tuple[list[Slice], list[Loss]]:
-    """What can still be read of a range that was settled earlier."""
+    """What can still be read of a range that was fixed earlier."""
     found: list[Slice] = []
     losses: list[Loss] = []
     for one in asked:

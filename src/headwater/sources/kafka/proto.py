@@ -46,7 +46,7 @@ def file_set(named: Iterable[tuple[str, str]]) -> Files:
 
 
 def file_set_of(path: Path, content: bytes) -> Files:
-    """The descriptors of a file: a `.proto` with those that it imports from beside it, else a descriptor set."""
+    """The descriptors of a file: a `.proto` with those that it imports from alongside it, else a descriptor set."""
     if path.suffix != ".proto":
         require_extra("kafka", "google.protobuf.descriptor_pb2").FileDescriptorSet.FromString(content)
         return content

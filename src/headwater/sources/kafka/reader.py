@@ -1,4 +1,4 @@
-"""Kafka topics by ranges of offsets, each settled before it is read."""
+"""Kafka topics by ranges of offsets, each fixed before it is read."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SILENCE = re.compile(
 LISTING_SECONDS = 2.0
 """How old a list of all topics may be when new ones that fit a pattern are looked for."""
 SURVEY_SECONDS = 2.0
-"""How old what the brokers told may be when a range is read that was settled by it."""
+"""How old what the brokers told may be when a range is read that was fixed by it."""
 LARGE = 100_000
 """Records from which a range is worth more tasks than it has partitions."""
 BEGUN = "begun.json"
@@ -66,7 +66,7 @@ log = get_logger(__name__)
 
 
 class KafkaReader(Reader):
-    """The position is a `Place`; a record's `_position` is `<topic>/<partition>/<offset>`, numbers of fixed width.
+    """The position is a dict; a record's `_position` is `<topic>/<partition>/<offset>`, numbers of fixed width.
 
     Of a topic that was made again it is `<topic>@<how often it was made>/…`: the same offsets are other records.
     """
@@ -84,7 +84,7 @@ class KafkaReader(Reader):
         self._frozen: BrokerTopics | None = None
         self._begun: Offsets | None = None
         self._generations = Generations(context.lasting or context.notes)
-        self._told: set[Loss] = set()
+        self._described: set[Loss] = set()
         self._chosen_columns: tuple[dict[str, int], Selection] | None = None
 
     @property
@@ -324,8 +324,8 @@ class KafkaReader(Reader):
                 hint="set `on_data_loss: continue` to go on with what is there, or reset the flow",
             )
         for loss in losses:
-            if loss not in self._told:
-                self._told.add(loss)
+            if loss not in self._described:
+                self._described.add(loss)
                 log.warning("records are gone before they were read", source=self._spec.name, lost=str(loss))
 
 

@@ -27,7 +27,7 @@ class TablePosition:
     skipped: bool = False
     """Nothing of the range can be read any more."""
     unsure: bool = False
-    """Whether rows were changed or removed has still to be looked at; never of a settled range."""
+    """Whether rows were changed or removed has still to be looked at; never of a fixed range."""
 
     @staticmethod
     def of(position: Any) -> TablePosition | None:

@@ -1,4 +1,4 @@
-"""A lakehouse table by ranges of its versions, each settled before it is read."""
+"""A lakehouse table by ranges of its versions, each fixed before it is read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = get_logger(__name__)
 
 
 class TableReader(Reader):
-    """The position is a `Place`; a record's `_position` is `<range>/<version>/<0 or 1>/<hash>/<nth>`: rows that went
+    """The position is a dict; a record's `_position` is `<range>/<version>/<0 or 1>/<hash>/<nth>`: rows that went
     (0) before rows that came (1), equal rows counted."""
 
     def __init__(self, spec: TableSource, context: ReaderContext) -> None:
@@ -43,7 +43,7 @@ class TableReader(Reader):
         self._table: ReadableTable | None = None
         self._frozen: Version | None = None
         self._is_frozen = False
-        self._told: set[str] = set()
+        self._described: set[str] = set()
 
     @property
     def decoder(self) -> Decoder:
@@ -251,8 +251,8 @@ class TableReader(Reader):
                 where=self._spec.where,
                 hint="set `on_data_loss: continue` to go on without them, or rebuild the flow",
             ) from error
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._described:
+            self._described.add(what)
             log.warning("changes are gone before they were read", source=self._spec.name, lost=what)
 
     def _not_told(self, place: TablePosition, removed: int) -> int:

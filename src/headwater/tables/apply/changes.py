@@ -27,19 +27,19 @@ from headwater.tables.apply.shape import (
     TIE,
     UNCHANGED,
     UNSENT,
-    Place,
+    Locate,
     Shape,
     no_names,
 )
 
 _ROW_BEFORE, _ROW_AFTER = "_hw_before", "_hw_after"
-"""The rows of a change, beside their columns: one of those may be called `before` too."""
+"""The rows of a change, alongside their columns: one of those may be called `before` too."""
 
 
-def changes_of(rows: DataFrame, shape: Shape, place: Place) -> DataFrame:
+def changes_of(rows: DataFrame, shape: Shape, locate: Locate) -> DataFrame:
     """The changes of keys: the row's columns, SEQUENCE, TIE, GONE, UNSENT, FROM, AT."""
     flat = _flat(rows.where(~_is_truncate()) if shape.captured else rows, shape)
-    gone = _deletes(flat, shape, place)
+    gone = _deletes(flat, shape, locate)
     order = [*_order(shape), _time(shape).alias(AT)]
     unsent = F.coalesce(column(UNCHANGED), no_names()) if _may_leave_out(shape) else no_names()
     kept = F.array(*map(F.lit, shape.values)) if shape.soft else no_names()
@@ -82,7 +82,7 @@ def truncations_of(rows: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _flat(rows: DataFrame, shape: Shape) -> DataFrame:
-    """The row's columns beside the topic's own; where both have a name it is the row's."""
+    """The row's columns alongside the topic's own; where both have a name it is the row's."""
     others = [column(name) for name in shape.topic.names if name not in shape.columns.names]
     if not shape.captured:
         return rows.select(*map(column, shape.columns.names), *others)
@@ -100,7 +100,7 @@ def _resolved(shape: Shape, name: str) -> Column:
     return F.when(column(AFTER).isNotNull(), column(AFTER).getField(name)).otherwise(column(BEFORE).getField(name))
 
 
-def _deletes(flat: DataFrame, shape: Shape, place: Place) -> Column:
+def _deletes(flat: DataFrame, shape: Shape, locate: Locate) -> Column:
     """Whether a change is a delete."""
     rules: Apply = shape.rules
     if rules.delete_when is None or (OP not in shape.topic.names and "delete_when" not in rules.model_fields_set):
@@ -110,7 +110,7 @@ def _deletes(flat: DataFrame, shape: Shape, place: Place) -> Column:
         flat.where(condition)
     except AnalysisException as error:
         message = f"delete_when: {without_plan(reason(error))}"
-        raise UsageError(Code.INVALID_SQL, message, where=place("apply.delete_when")) from error
+        raise UsageError(Code.INVALID_SQL, message, where=locate("apply.delete_when")) from error
     return F.coalesce(condition, F.lit(False))
 
 

@@ -109,12 +109,12 @@ def _sent(name: str) -> Column:
 
 
 def _compared(shape: Shape) -> list[str]:
-    """What may change of a stored row beside its validity, where changes leave columns out."""
+    """What may change of a stored row alongside its validity, where changes leave columns out."""
     return [*shape.comparable(), UNSENT]
 
 
 def _was(name: str) -> str:
-    """What is stored of a row's validity, beside what it comes to now."""
+    """What is stored of a row's validity, alongside what it comes to now."""
     return f"_hw_was_{name}"
 
 

@@ -18,7 +18,7 @@ from headwater.incremental.relations import RelationVersion as At
 from headwater.sources.reader import OffsetRange
 from headwater.spark.frames import column
 from headwater.tables.apply.changes import truncations_of
-from headwater.tables.apply.shape import Place, shape_of
+from headwater.tables.apply.shape import Locate, shape_of
 from headwater.tables.apply.target import check_ordered
 from headwater.tables.apply.truncation import TRUNCATED, noted, remembered
 
@@ -33,7 +33,7 @@ class VersionsInput(FlowInput[DataFrame]):
         self,
         relation: InputRelation,
         definition: Table,
-        place: Place,
+        locate: Locate,
         again: Callable[[str], NoReturn],
         end: At | None = None,
         committed: threading.Condition | None = None,
@@ -48,7 +48,7 @@ class VersionsInput(FlowInput[DataFrame]):
         self._relation = relation
         self._definition = definition
         self._rules = definition.apply
-        self._place = place
+        self._locate = locate
         self._again = again
 
     @property
@@ -82,12 +82,12 @@ class VersionsInput(FlowInput[DataFrame]):
         assert end is not None
         if known is not None and self._relation.kind is Kind.TOPIC and self._relation.loses_rows(known, end):
             self._again(f"rows of {self._label} were taken away or changed")
-        shape = shape_of(self._rules, self._relation.schema(end), self._place)
+        shape = shape_of(self._rules, self._relation.schema(end), self._locate)
         if not shape.captured:
             to: Positions = range.end
             return to
         told = noted(remembered(start), truncations_of(self.read(start, range.end), shape), shape)
-        check_ordered(told, self._definition.name, self._rules.sequence_by, self._place)
+        check_ordered(told, self._definition.name, self._rules.sequence_by, self._locate)
         return {**range.end, **({TRUNCATED: [one.to_json() for one in told]} if told else {})}
 
     def read(self, start: Positions, end: Positions) -> DataFrame:

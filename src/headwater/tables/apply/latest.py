@@ -25,7 +25,7 @@ _LAST = "_hw_last"
 
 
 def latest(changes: DataFrame, stored: DataFrame | None, shape: Shape, now: datetime) -> DataFrame:
-    """What differs from the stored rows, as an upsert takes it; `now` is when deletes were learnt of."""
+    """What differs from the stored rows, as an upsert takes it; `now` is when deletes were learned of."""
     rows = _by_column(changes, stored, shape, now) if shape.by_column else _by_row(changes, stored, shape, now)
     if shape.soft or shape.rules.tombstones:
         return rows

@@ -71,7 +71,7 @@ def _newest(name: str) -> Column:
 
 
 def _to(key: str) -> str:
-    """The name of a key that a row has moved to, beside the one that it had."""
+    """The name of a key that a row has moved to, alongside the one that it had."""
     return f"_hw_to_{key}"
 
 

@@ -30,7 +30,7 @@ SEQUENCE = "_hw_sequence"
 TIE = "_hw_tie"
 """Orders those of one sequence, by arrival."""
 GONE_AT = "_hw_gone_at"
-"""When the flow learnt that the key was deleted; NULL: it is there."""
+"""When the flow learned that the key was deleted; NULL: it is there."""
 SENT = "_hw_sent"
 """The sequence of values that are older than their row, by column; NULL for one that was never sent."""
 GONE = "_hw_gone"
@@ -49,7 +49,7 @@ OP, BEFORE, AFTER, UNCHANGED, POSITION = "_op", "before", "after", "_unchanged",
 TIMES = ("event_timestamp", "_committed_at", "_ingested_at")
 """Columns that tell when a change was made: the first that has a value."""
 
-Place = Callable[[str], Where]
+Locate = Callable[[str], Where]
 """Where a key of the table's definition stands: `apply.keys`."""
 
 
@@ -110,7 +110,7 @@ class Shape:
 
     @property
     def validity(self) -> list[StructField]:
-        """What a history says of a state beside its values, but for CURRENT, which follows from it."""
+        """What a history says of a state alongside its values, but for CURRENT, which follows from it."""
         times = [StructField(FIRST, TimestampType()), StructField(LAST, TimestampType())]
         order = [StructField(SEQ_FROM, self.sequence), StructField(SEQ_TO, self.sequence)]
         return [*times, *(order if self.sequenced else ())]
@@ -135,7 +135,7 @@ class Shape:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """Columns that people see beside those of the row."""
+        """Columns that people see alongside those of the row."""
         if self.history:
             return (*(f.name for f in self.validity), CURRENT)
         return (IS_DELETED,) if self.soft else ()
@@ -172,21 +172,21 @@ def no_names() -> Column:
     return F.array().cast(ArrayType(StringType()))
 
 
-def shape_of(rules: Apply, topic: StructType, place: Place) -> Shape:
+def shape_of(rules: Apply, topic: StructType, locate: Locate) -> Shape:
     """The shape; a key or sequence that is no column, or a name that is taken, is told with its place."""
     columns = _row_columns(topic)
-    _require(rules.keys, columns.names, place("apply.keys"))
-    _require([rules.sequence_by], [*columns.names, *topic.names], place("apply.sequence_by"))
+    _require(rules.keys, columns.names, locate("apply.keys"))
+    _require([rules.sequence_by], [*columns.names, *topic.names], locate("apply.sequence_by"))
     shape = Shape(rules, topic, columns)
     for name in shape.added:
         if name in columns.names:
             message = f"the rows have a column '{name}' already, which `apply` would add"
-            raise UsageError(Code.INVALID_VALUE, message, where=place("apply"), hint="rename it in the topic")
+            raise UsageError(Code.INVALID_VALUE, message, where=locate("apply"), hint="rename it in the topic")
     if shape.history and not isinstance(shape.sequence, TimestampType) and not shape.times:
         raise UsageError(
             Code.INVALID_VALUE,
             "a history needs the time of each change, and the topic has none",
-            where=place("apply.history"),
+            where=locate("apply.history"),
             hint=f"order by a timestamp, or have one of {', '.join(TIMES)}",
         )
     return shape

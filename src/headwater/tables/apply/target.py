@@ -24,7 +24,7 @@ from headwater.spark.frames import column
 from headwater.tables.apply.changes import changes_of
 from headwater.tables.apply.latest import COUNT, UNORDERED, expired
 from headwater.tables.apply.moves import is_open
-from headwater.tables.apply.shape import FROM, GONE_AT, SEQ_FROM, SEQUENCE, Place, Shape, shape_of
+from headwater.tables.apply.shape import FROM, GONE_AT, SEQ_FROM, SEQUENCE, Locate, Shape, shape_of
 from headwater.tables.apply.spans import spans
 from headwater.tables.apply.step import rows_to_compare, rows_to_write
 from headwater.tables.apply.truncation import Truncation, remembered
@@ -41,7 +41,7 @@ class ApplyTarget(Target[DataFrame]):
         table: SparkTable,
         definition: Table,
         layout: Layout,
-        place: Place,
+        locate: Locate,
         guard: Callable[[], None],
         made: Callable[[Shape], None],
     ) -> None:
@@ -50,7 +50,7 @@ class ApplyTarget(Target[DataFrame]):
         self._name = definition.name
         self._rules = definition.apply
         self._layout = layout
-        self._place = place
+        self._locate = locate
         self._guard = guard
         self._made = made
         self._shape: Shape | None = None
@@ -63,7 +63,7 @@ class ApplyTarget(Target[DataFrame]):
 
     def commit(self, rows: DataFrame, step: Step) -> Landed:
         shape = self._room(rows)
-        changes = changes_of(rows, shape, self._place)
+        changes = changes_of(rows, shape, self._locate)
         with ExitStack() as held:
             ready = self._ready(changes, shape, step.intent, held)
             few = self._table.merges and not ready.every
@@ -120,7 +120,7 @@ class ApplyTarget(Target[DataFrame]):
     def _room(self, df: DataFrame) -> Shape:
         """The table with a column for everything that the rows have."""
         if self._shape is None or self._shape.topic != df.schema:
-            shape = shape_of(self._rules, df.schema, self._place)
+            shape = shape_of(self._rules, df.schema, self._locate)
             if not self._table.exists():
                 self._table.create(shape.stored, self._layout)
             elif self._shape is None or self._shape.stored != shape.stored:
@@ -151,11 +151,11 @@ class ApplyTarget(Target[DataFrame]):
             raise TerminalError(
                 Code.NULL_KEY,
                 f"{without_key} changes for tables.{self._name} have no value for a key ({', '.join(shape.keys)})",
-                where=self._place("apply.keys"),
+                where=self._locate("apply.keys"),
                 hint="leave them out with the topic's `filter`, or take a key that is never NULL",
             )
         if without_order:
-            raise unordered(self._name, without_order, self._rules.sequence_by, self._place)
+            raise unordered(self._name, without_order, self._rules.sequence_by, self._locate)
         return count, bool(moves)
 
 
@@ -177,17 +177,17 @@ def _held(df: DataFrame, held: ExitStack) -> DataFrame:
     return df
 
 
-def unordered(table: str, count: int, by: str, place: Place) -> TerminalError:
+def unordered(table: str, count: int, by: str, locate: Locate) -> TerminalError:
     return TerminalError(
         Code.NO_SEQUENCE,
         f"{count} changes for tables.{table} have no value for '{by}', which orders them",
-        where=place("apply.sequence_by"),
+        where=locate("apply.sequence_by"),
         hint="order by a column that every change has: `_position`",
     )
 
 
-def check_ordered(found: list[Truncation], table: str, by: str, place: Place) -> None:
+def check_ordered(found: list[Truncation], table: str, by: str, locate: Locate) -> None:
     """A truncate has the columns of the topic alone: without an order nobody knows what it took away."""
     without = sum(1 for one in found if one.sequence is None)
     if without:
-        raise unordered(table, without, by, place)
+        raise unordered(table, without, by, locate)

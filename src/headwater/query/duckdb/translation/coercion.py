@@ -66,7 +66,7 @@ def wider(left: pa.DataType, right: pa.DataType) -> pa.DataType:
             other = right if left == FLOAT else left
             if pa.types.is_decimal(other):
                 return DOUBLE
-            raise Refused("FLOAT beside whole numbers is left to Spark")
+            raise Refused("FLOAT alongside whole numbers is left to Spark")
         return _wider_decimal(as_decimal(left), as_decimal(right))
     if {left, right} == {DATE, TIMESTAMP}:
         return TIMESTAMP
@@ -154,7 +154,7 @@ def _holds(type: pa.DataType, value: int) -> bool:
 
 
 def compared(left: Term, right: Term) -> tuple[Term, Term]:
-    """Both sides of a comparison, in one type; a text beside a date or a moment is read as one."""
+    """Both sides of a comparison, in one type; a text alongside a date or a moment is read as one."""
     for one, other in ((left, right), (right, left)):
         if other.is_literal and isinstance(other.value, str) and one.type in (DATE, TIMESTAMP):
             read = moment(other.value, one.type)

@@ -1,4 +1,4 @@
-"""Expressions, one by one: names, literals and numbers here, the rest in the modules beside it.
+"""Expressions, one by one: names, literals and numbers here, the rest in the modules alongside it.
 
 What is not listed is refused: the list holds what was compared with Spark, in tests/query/test_two_engines.py.
 """

@@ -39,7 +39,7 @@ class Acknowledged:
         self._write(flow, {"lsn": show_lsn(lsn), "claim": False, "timeline": timeline})
 
     def claim(self, flow: str, lsn: int) -> None:
-        """A flow is about to begin anew: the log is needed from here on, and nothing is said of what was before."""
+        """A flow is about to start over: the log is needed from here on, and nothing is said of what was before."""
         self._write(flow, {"lsn": show_lsn(lsn), "claim": True})
 
     def _write(self, flow: str, told: dict[str, Any]) -> None:

@@ -32,5 +32,5 @@ def require_own_slot(files: Files, slot: str, where: Where | None) -> None:
             Code.LAKE_COPIED,
             f"this lake is a copy, and the replication slot '{slot}' is that of the lake {told['lake']}",
             where=where,
-            hint="name another `slot` for the source, and begin its topics anew: headwater flow reset topics.…",
+            hint="name another `slot` for the source, and start its topics over: headwater flow reset topics.…",
         )

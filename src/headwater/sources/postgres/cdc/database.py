@@ -123,7 +123,7 @@ class CdcDatabase:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """What psycopg raises inside, as an error of ours with the cure for what is particular to replication."""
+        """What psycopg raises inside, as an error of ours with the hint for what is particular to replication."""
         import psycopg
 
         try:

@@ -242,7 +242,7 @@ class Hub:
         return messages
 
     def _require_log(self, end: int) -> None:
-        """A settled range must be in the log."""
+        """A fixed range must be in the log."""
         if self.ask(self.database.log_end) < end:
             raise Lost(f"the server's log ends before {show_lsn(end)}, which this flow was about to read")
         time.sleep(0.01)

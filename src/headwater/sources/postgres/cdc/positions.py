@@ -41,6 +41,6 @@ class CdcPosition:
 
 
 LOST = "lost.json"
-"""The note that changes of a settled range are gone, and why: all rows are to come again."""
+"""The note that changes of a fixed range are gone, and why: all rows are to come again."""
 WANTED = {"snapshot": "wanted"}
-"""The end of a range that is not settled yet: a snapshot will be taken."""
+"""The end of a range that is not fixed yet: a snapshot will be taken."""

@@ -43,7 +43,7 @@ log = get_logger(__name__)
 
 
 class PostgresCdcReader(Reader):
-    """The position is a `Place`; a record's `_position` is `<place of its commit>/<number in the transaction>`."""
+    """The position is a dict; a record's `_position` is `<place of its commit>/<number in the transaction>`."""
 
     def __init__(self, spec: PostgresCdcSource, context: ReaderContext) -> None:
         sharing = context.sharing
@@ -132,7 +132,7 @@ class PostgresCdcReader(Reader):
         except Lost as lost:
             if self._spec.on_data_loss == "fail":
                 raise self._data_loss(lost) from lost
-            # What was settled can't be had any more, and to begin again is a range of its own, the next one.
+            # What was fixed can't be had any more, and to begin again is a range of its own, the next one.
             self._notes.write_atomic(LOST, json.dumps(str(lost)))
             self._decoder.narrow(None)
             return self._records(staged_frame(self._spark, [], self._notes, "changes/none"))

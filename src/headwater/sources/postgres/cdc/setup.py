@@ -41,7 +41,7 @@ def _statements(connection: psycopg.Connection[Any], database: CdcDatabase) -> I
     missing = []
     for table in database.spec.tables:
         found = tables.require(connection, database, table)
-        for sql in found.cures:
+        for sql in found.hints:
             yield Statement(sql, f"{table} has no primary key that could be used: its whole rows tell them apart")
         if tables.published(connection, database, table) is None:
             missing.append(table)

@@ -58,7 +58,7 @@ class CapturedTable:
     partition that a row is in, and takes no key that is checked at the end of a transaction only."""
 
     @property
-    def cures(self) -> list[str]:
+    def hints(self) -> list[str]:
         """What helps where something is lacking."""
         named = (".".join(map(double_quoted, names)) for names in self.lacking)
         return [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in named]
@@ -93,7 +93,7 @@ def prepare(connection: psycopg.Connection[Any], database: CdcDatabase, table: s
         )
     found = require(connection, database, table)
     if found.lacking:
-        short = found.cures[:MOST_HINTS] + ["…"] * (len(found.cures) > MOST_HINTS)
+        short = found.hints[:MOST_HINTS] + ["…"] * (len(found.hints) > MOST_HINTS)
         raise UsageError(
             Code.SOURCE_MISMATCH,
             f"{database.server_name}: the table {table} has nothing that tells its rows apart, so that once its"

@@ -13,7 +13,7 @@ from headwater.sources.base import EventColumns, SourceSpec
 from headwater.sources.postgres.connection import CONNECTOR
 
 ENVELOPE = "_envelope"
-"""What the store says of an event beside its payload, as text; the standard columns are made of it."""
+"""What the store says of an event alongside its payload, as text; the standard columns are made of it."""
 ENVELOPE_FIELDS = ("id", "type", "timestamp", "stream", "tenant", "version")
 
 
@@ -26,7 +26,7 @@ class EventStoreColumns(Frozen):
     stream: str | None = Field(default="stream_id", description="Becomes `aggregate_id`.")
     version: str | None = Field(default="version", description="Becomes `event_version`.")
     payload: str = Field(default="data", description="JSON object whose keys become columns.")
-    metadata: str | None = Field(default="metadata", description="JSON beside the payload; becomes `_metadata`.")
+    metadata: str | None = Field(default="metadata", description="JSON alongside the payload; becomes `_metadata`.")
     timestamp: str | None = Field(default="created_at", description="Becomes `event_timestamp`.")
     tenant: str | None = Field(default="metadata.tenant_id", description="Becomes `tenant_id`.")
     transaction: str | None = Field(

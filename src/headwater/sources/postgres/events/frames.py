@@ -41,7 +41,7 @@ FETCH_ROWS = 2_000
 
 
 def extras_of(spec: PostgresEventsSource) -> StructType:
-    """What a topic keeps beside the payload."""
+    """What a topic keeps alongside the payload."""
     fields = [StructField(METADATA_TEXT, StringType())] if spec.columns.metadata is not None else []
     if spec.columns.version is not None:
         fields.append(StructField(VERSION_TEXT, StringType()))

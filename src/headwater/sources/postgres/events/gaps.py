@@ -34,7 +34,7 @@ from headwater.sources.postgres.events.ranges import Ranges
 from headwater.sources.postgres.events.store import POSITION, EventStore
 
 MAX_OPEN = 100_000
-"""Ranges of missing positions that are kept in mind; with more, nothing new is taken until some are settled."""
+"""Ranges of missing positions that are kept in mind; with more, nothing new is taken until some are closed."""
 KEPT = 10
 """Batches that are remembered; only the last one is ever read again."""
 SINGLY = 500
@@ -112,7 +112,7 @@ class ByGaps:
         self._open_of: int | None = None
         self._candidate: tuple[StorePosition, RangeContent] | None = None
         self._frozen: int | None = None
-        self._told = False
+        self._described = False
         self._require_order()
 
     def next(self, start: StorePosition | None) -> NextRange | None:
@@ -149,7 +149,7 @@ class ByGaps:
 
     def fix_range(self, start: StorePosition | None, end: StorePosition) -> None:
         if self._candidate is None or self._candidate[0] != end:
-            raise IntegrityError(Code.INTERNAL, "a range is to be settled that was not the last one found")
+            raise IntegrityError(Code.INTERNAL, "a range is to be fixed that was not the last one found")
         self._notes.write_atomic(_path(end["batch"]), self._candidate[1].to_json())
 
     def legs(self, start: StorePosition | None, end: StorePosition) -> list[Leg]:
@@ -194,14 +194,14 @@ class ByGaps:
     def _holds(self) -> bool:
         """Whether as many gaps are open as can be."""
         many = sum(len(group.missing) for group in self._open) >= MAX_OPEN
-        if many and not self._told:
+        if many and not self._described:
             log.warning(
                 "nothing new is taken: too many positions are missing while a transaction that may fill them runs",
                 source=self._store.spec.name,
                 writers=sorted({one for group in self._open for one in group.writers or ()})[:10],
                 hint=f"end it, or add a transaction column: headwater source prepare {self._store.spec.name}",
             )
-        self._told = many
+        self._described = many
         return many
 
     def _writing(self) -> frozenset[str]:
@@ -298,7 +298,7 @@ class ByGaps:
             Code.SOURCE_CHANGED,
             f"{self._store.name} is another table than the one that the flow has read so far",
             where=self._store.spec.where,
-            hint="its positions may begin anew: `headwater flow reset NAME` reads all of it, and `deduplicate_by`"
+            hint="its positions may start over: `headwater flow reset NAME` reads all of it, and `deduplicate_by`"
             " leaves out what the topic has",
         )
 

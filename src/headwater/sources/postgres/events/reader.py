@@ -1,4 +1,4 @@
-"""An event store's events, by ranges that are settled before they are read."""
+"""An event store's events, by ranges that are fixed before they are read."""
 
 from __future__ import annotations
 

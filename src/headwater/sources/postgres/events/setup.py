@@ -66,8 +66,8 @@ def _indexes(store: EventStore, column: str) -> list[Statement]:
     wanted: list[tuple[tuple[str, ...], str]] = [((column, position), "what is new is found by it")]
     if not any(index.valid and index.columns[:1] == (position,) for index in store.indexes):
         wanted.insert(0, ((position,), "events are read in parts by it"))
-    # A partitioned table can't have its index made beside the writers.
-    beside = "" if store.partitioned else " CONCURRENTLY"
+    # A partitioned table can't have its index made alongside the writers.
+    concurrently = "" if store.partitioned else " CONCURRENTLY"
     found = []
     for columns, why in wanted:
         name = "_".join([store.table, *columns])[:50] + "_idx"
@@ -75,9 +75,9 @@ def _indexes(store: EventStore, column: str) -> list[Statement]:
         done = any(index.valid for index in there)
         if not done and any(index.name == name for index in there):
             broken = f"{double_quoted(store.schema)}.{double_quoted(name)}"
-            found.append(Statement(f"DROP INDEX{beside} IF EXISTS {broken}", "it was never finished"))
+            found.append(Statement(f"DROP INDEX{concurrently} IF EXISTS {broken}", "it was never finished"))
         listed = ", ".join(map(double_quoted, columns))
-        sql = f"CREATE INDEX{beside} IF NOT EXISTS {double_quoted(name)} ON {store.quoted} ({listed})"
+        sql = f"CREATE INDEX{concurrently} IF NOT EXISTS {double_quoted(name)} ON {store.quoted} ({listed})"
         found.append(Statement(sql, why, done))
     return found
 

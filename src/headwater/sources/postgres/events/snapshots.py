@@ -118,7 +118,7 @@ class BySnapshot:
         where = self._between(base, to, bool(end.get("moved")))
         first = None if after is None else after + 1
         size = self._sizes.get(_key(end))
-        if size is None:  # settled by a process that is gone
+        if size is None:  # fixed by a process that is gone
             size = self._size(f"{where} AND {between(first, upto)}", None, ordered=False)
         rows, low, high = size
         return [Leg(low, high, rows, lambda low, high: f"{where} AND {between(low, high)}")] if rows else []

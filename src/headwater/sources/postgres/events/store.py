@@ -180,7 +180,7 @@ class EventStore:
 
 
 def look_up(spec: PostgresEventsSource, database: EventsConnection) -> EventStore:
-    """The table and its columns; what is not as the settings say is told with its cure."""
+    """The table and its columns; what is not as the settings say is told with a hint."""
     found = _table(spec, database)
     oid, schema, table, partitioned, ordinary, readable = found
     if not readable:
