@@ -53,7 +53,7 @@ def test_every_record_once_with_what_kafka_knows_of_it(kafka: Broker, topic: str
     assert [tuple(header) for header in first["_headers"]] == headers and second["_headers"] is None
     assert first["_timestamp"].replace(tzinfo=timezone.utc).timestamp() == 1_700_000_000.123
     given = [field for field in records.schema.fields if field.name not in ("_raw", "_position")]
-    assert [(f.name, f.dataType) for f in given] == [(f.name, f.dataType) for f in flow.reader.extras.fields]
+    assert [(f.name, f.dataType) for f in given] == [(f.name, f.dataType) for f in flow.reader.metadata_columns.fields]
     assert flow.step() is None
     kafka.send(topic, [{"value": b"three"}])
     flow.restart()

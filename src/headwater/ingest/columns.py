@@ -89,7 +89,7 @@ class PayloadColumn:
         return found if self.key_type == self.type else _renamed(found, self.key_type)
 
 
-def standard_columns(payload: StructType, extras: StructType, mapped: EventColumns) -> list[StandardColumn]:
+def standard_columns(payload: StructType, metadata_columns: StructType, mapped: EventColumns) -> list[StandardColumn]:
     """The standard columns that the source maps or the payload has."""
     found = []
     for name, (key, data_type) in STANDARD.items():
@@ -97,17 +97,17 @@ def standard_columns(payload: StructType, extras: StructType, mapped: EventColum
         path = tuple(told.split(".")) if told else (name,)
         if _has(payload, path):
             found.append(StandardColumn(name, data_type, path))
-        elif told and _has(extras, path):
+        elif told and _has(metadata_columns, path):
             found.append(StandardColumn(name, data_type, path, from_source=True))
     return found
 
 
 def payload_columns(
-    payload: StructType, standard: Sequence[StandardColumn], extras: Iterable[str]
+    payload: StructType, standard: Sequence[StandardColumn], metadata_columns: Iterable[str]
 ) -> list[PayloadColumn]:
     """Every top-level key that is not a standard column already; one that collides gets a prefix."""
     as_is = {column.name for column in standard if column.path == (column.name,) and not column.from_source}
-    used = (*RESERVED, *extras, *(one.name for one in standard))
+    used = (*RESERVED, *metadata_columns, *(one.name for one in standard))
     fields = [f for f in payload.fields if f.name not in as_is]
     names = column_names((f.name for f in fields), used)
     return [
@@ -116,14 +116,14 @@ def payload_columns(
     ]
 
 
-def system_fields(extras: StructType, *, rescued: bool, keep_raw: bool) -> list[StructField]:
+def system_fields(metadata_columns: StructType, *, rescued: bool, keep_raw: bool) -> list[StructField]:
     """The columns that every topic of a source has, after those of its events."""
     fields = [
         StructField(EVENT_DATE, DateType()),
         StructField(SOURCE, StringType()),
         StructField(POSITION, StringType()),
     ]
-    fields += [StructField(f.name, f.dataType) for f in extras.fields]
+    fields += [StructField(f.name, f.dataType) for f in metadata_columns.fields]
     fields.append(StructField(INGESTED_AT, TimestampType()))
     if rescued:
         fields.append(StructField(RESCUED, StringType()))
@@ -134,9 +134,9 @@ def system_fields(extras: StructType, *, rescued: bool, keep_raw: bool) -> list[
     return fields
 
 
-def known_payload(topic: StructType, extras: Iterable[str]) -> StructType:
+def known_payload(topic: StructType, metadata_columns: Iterable[str]) -> StructType:
     """What a topic's own columns tell of its payload, where nothing else does."""
-    used = {*RESERVED, *STANDARD, *extras}
+    used = {*RESERVED, *STANDARD, *metadata_columns}
     fields: list[StructField] = []
     for f in topic.fields:
         if f.name in used:

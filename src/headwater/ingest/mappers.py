@@ -117,24 +117,26 @@ def mapping_for(
     functions: Sequence[Registered],
     spark: SparkSession,
     payload_schema: StructType,
-    extras: StructType | None = None,
+    metadata_columns: StructType | None = None,
 ) -> TopicMapping | None:
     """The topic's mapping of payloads of this schema (after upcasting); None if it keeps the decoded columns.
 
-    `extras` are the columns that the source gives alongside `_raw` and `_position`.
+    `metadata_columns` are the columns that the source gives alongside `_raw` and `_position`.
     """
     if not topic.mappers:
         return None
-    frame = empty(spark, _frame(payload_schema, extras))
+    frame = empty(spark, _frame(payload_schema, metadata_columns))
     made = [_made(function, signature_of(function), frame) for function in mappers_of(topic, functions)]
     return TopicMapping(topic, made, _joined(made))
 
 
-def _frame(payload: StructType, extras: StructType | None) -> StructType:
+def _frame(payload: StructType, metadata_columns: StructType | None) -> StructType:
     """The frame that a mapper may find: what is known of it before there are records."""
     fields = [StructField(RAW, BinaryType()), StructField(POSITION, StringType()), StructField(SOURCE, StringType())]
     standard = [StructField(name, data_type) for name, (_, data_type) in STANDARD.items()]
-    return StructType([*fields, *standard, *(extras.fields if extras else []), StructField(EVENT, payload)])
+    return StructType(
+        [*fields, *standard, *(metadata_columns.fields if metadata_columns else []), StructField(EVENT, payload)]
+    )
 
 
 def _made(function: Registered, signature: Signature, frame: DataFrame) -> _Made:

@@ -33,7 +33,7 @@ from headwater.ingest.columns import (
 from headwater.ingest.detection import DEEPEST, TOO_MANY
 from headwater.ingest.hints import REQUIRED, UNREADABLE
 from headwater.ingest.mappers import TopicMapping, mapping_for
-from headwater.ingest.selection import is_only_misfit, keeps_without_values, select
+from headwater.ingest.selection import is_only_cast_failure, keeps_without_values, select
 from headwater.ingest.upcast import upcast
 from headwater.project.decorators import Registered
 from headwater.schema.merge import beyond, within
@@ -85,7 +85,7 @@ class _Standard:
     columns: list[StandardColumn]
     values: Additions
     problem: Column
-    oddity: Additions
+    marked: Additions
     """Whether something is wrong, or unknown, and a problem for it until it is known which."""
 
 
@@ -105,7 +105,7 @@ class Pipeline:
         self,
         topic: Topic,
         source: SourceSpec,
-        extras: StructType,
+        metadata_columns: StructType,
         functions: Sequence[Registered],
         required: Sequence[str] = (),
         hidden: StructType | None = None,
@@ -113,7 +113,7 @@ class Pipeline:
         """`hidden` are columns of the records that the topic itself does not keep: the decoder needs them, or standard
         columns are made of them."""
         self.topic = topic
-        self.extras = extras
+        self.metadata_columns = metadata_columns
         self.source = source
         self._mapped = source.event_columns
         self._functions = functions
@@ -206,8 +206,8 @@ class Pipeline:
         if self.selects or self._functions:  # they are shown the payload as a whole
             df = df.withColumn(EVENT, _part(F.col(EVENT), df.schema[EVENT].dataType, asked))
         standard = self._standard_of(df.sparkSession, asked)
-        # What is odd has to come through the selection, whatever can be read of it.
-        df = standard.oddity.to(standard.values.to(df))
+        # What is suspect has to come through the selection, whatever can be read of it.
+        df = standard.marked.to(standard.values.to(df))
         df = select(df, self.topic, self._functions, asked)
         df, lifted = upcast(df, self._functions, asked, self.topic)
         shaped = self._finished(df, lifted, standard.columns, stamp)
@@ -216,17 +216,17 @@ class Pipeline:
     def _standard_of(self, spark: SparkSession, payload: StructType) -> _Standard:
         """Made once for a schema; see `JsonDecoder`."""
         if self._standard is None or self._standard.payload != payload:
-            others = StructType([*self.extras.fields, *self._hidden.fields])
+            others = StructType([*self.metadata_columns.fields, *self._hidden.fields])
             columns = standard_columns(payload, others, self._mapped)
             why = F.col(PROBLEM)
             for one in columns:
                 told = f"{one.name}{UNREADABLE}{one.type.simpleString()}"
                 why = F.coalesce(why, F.when(one.is_unreadable, problem(SCHEMA, told)))
             values = {**{one.name: one.value for one in columns}, SOURCE: F.lit(self.source.name)}
-            odd = reduce(operator.or_, (one.is_unreadable for one in columns), F.col(UNKNOWN))
-            placeholder = F.when(odd, problem(DECODE, "odd")).cast(PROBLEM_TYPE)
-            oddity = Additions(spark, {UNKNOWN: odd, PROBLEM: placeholder})
-            self._standard = _Standard(payload, columns, Additions(spark, values), why, oddity)
+            suspect = reduce(operator.or_, (one.is_unreadable for one in columns), F.col(UNKNOWN))
+            placeholder = F.when(suspect, problem(DECODE, "odd")).cast(PROBLEM_TYPE)
+            marked = Additions(spark, {UNKNOWN: suspect, PROBLEM: placeholder})
+            self._standard = _Standard(payload, columns, Additions(spark, values), why, marked)
         return self._standard
 
     def _with_requirements(self, df: DataFrame, payload: StructType) -> DataFrame:
@@ -256,7 +256,7 @@ class Pipeline:
         """Under `discard_value` and `rescue` an event stays without the value that does not fit."""
         if not keeps_without_values(self.topic):
             return df
-        only_schema = is_only_misfit()
+        only_schema = is_only_cast_failure()
         for name in self._required:
             value = F.col(f"{EVENT}.{backticked(name)}") if name in payload.names else F.lit(None)
             only_schema = only_schema & value.isNotNull()
@@ -288,14 +288,14 @@ class Pipeline:
         fields = [StructField(name, df.schema[name].dataType) for name in names]
         values = {name: column(name) for name in names}
         if mapping is None:
-            for one in payload_columns(payload, standard, self.extras.names):
+            for one in payload_columns(payload, standard, self.metadata_columns.names):
                 fields.append(StructField(one.name, one.type))
                 values[one.name] = one.value
         else:
             for f in mapping.schema.fields:
                 fields = [other for other in fields if other.name != f.name] + [StructField(f.name, f.dataType)]
                 values[f.name] = F.col(f"{ROW}.{backticked(f.name)}")
-        system = system_fields(self.extras, rescued=self.rescues, keep_raw=self.topic.keep_raw)
+        system = system_fields(self.metadata_columns, rescued=self.rescues, keep_raw=self.topic.keep_raw)
         schema = StructType(fields + [f for f in system if f.name not in values])
         happened = values.get("event_timestamp")
         if happened is not None and not isinstance(schema["event_timestamp"].dataType, TimestampType):
@@ -305,7 +305,7 @@ class Pipeline:
         values[INGESTED_AT] = now
         chosen = [values.get(f.name, column(f.name)).cast(f.dataType).alias(f.name) for f in schema.fields]
         chosen += [column(name) for name in (RAW, PROBLEM, UNKNOWN) if name not in schema.names]
-        names = [*self.extras.names, *(name for name in self._hidden.names if name in df.columns)]
+        names = [*self.metadata_columns.names, *(name for name in self._hidden.names if name in df.columns)]
         told = F.to_json(F.struct(*map(column, names))) if names else F.lit(None).cast("string")
         chosen.append(F.when(column(PROBLEM).isNotNull(), told).alias(CONTEXT))
         return schema, chosen
@@ -314,7 +314,10 @@ class Pipeline:
         """Rebuilt only when the payload changes: it asks Spark for the types of its expressions."""
         known = payload.json()
         if self._made is None or self._made[0] != known:
-            self._made = (known, mapping_for(self.topic, self._functions, df.sparkSession, payload, self.extras))
+            self._made = (
+                known,
+                mapping_for(self.topic, self._functions, df.sparkSession, payload, self.metadata_columns),
+            )
         return self._made[1]
 
 

@@ -100,7 +100,7 @@ def keeps_without_values(topic: Topic) -> bool:
     return topic.schema_.mismatch == "discard_value" or topic.schema_.new_column == "rescue"
 
 
-def is_only_misfit() -> Column:
+def is_only_cast_failure() -> Column:
     """Whether nothing is wrong with a record but values that do not fit; NULL where nothing is wrong."""
     return (column(PROBLEM).getField("reason") == SCHEMA) & column(EVENT).isNotNull()
 
@@ -113,7 +113,7 @@ def _passes(condition: Column, topic: Topic) -> Column:
     is_bad = column(PROBLEM).isNotNull()
     if not keeps_without_values(topic):
         return is_bad | condition
-    is_row = is_only_misfit()
+    is_row = is_only_cast_failure()
     return F.when(is_bad & ~is_row, F.lit(True)).when(is_bad, F.coalesce(condition, F.lit(True))).otherwise(condition)
 
 

@@ -2,7 +2,8 @@
 
 A step is first tried in one pass, on the assumption that every record is fine and brings nothing unknown. Each row
 carries a tripwire: the first record of which that is not true ends the job before its commit. Then the step is
-done with care: what is new is detected, the table gets room for it, dead letters are kept, and the rest is committed.
+repeated on the slow path: what is new is detected, the table gets room for it, dead letters are kept, and the rest is
+committed.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ NATIVE_ROWS = 50_000
 """Up to so many records a step is collected and committed by the format's native library."""
 NATIVE_BYTES = 16 * 1024 * 1024
 WARY_STEPS = 20
-"""Steps that are done with care at once after one that tripped over a record that can't be taken in."""
+"""Steps that take the slow path at once after one that tripped over a record that can't be taken in."""
 FILE_BYTES = 64 * 1024 * 1024
 """Source bytes that make a file of their own."""
 SHARE_BYTES = 8 * 1024 * 1024
@@ -170,7 +171,7 @@ class TopicTarget(Target[DataFrame]):
     def _commit_at_once(
         self, records: DataFrame, known: SchemaVersion, intent: Intent, commit_tag: CommitTag
     ) -> Landed:
-        """One pass: decode, shape and write; the first odd record ends it before the commit."""
+        """One pass: decode, shape and write; the first suspect record ends it before the commit."""
         shaped = self._shaped(records, known, quick=True)
         tripwire = F.when(shaped.is_suspect, F.raise_error(F.lit(_TRIPPED)).cast("string")).otherwise(column(POSITION))
         wired = shaped.frame.withColumn(POSITION, tripwire)
@@ -312,7 +313,7 @@ class TopicTarget(Target[DataFrame]):
                 detected = self._detection.of(some, StructType(), lambda found: hinted(found, hints))
                 first, brought_by, notes = hinted(detected.schema, hints), "first records", detected.notes
                 if not self._topic.mappers and self._table.exists() and not self._table.read().isEmpty():
-                    told = known_payload(self._table.schema(), self._pipeline.extras.names)
+                    told = known_payload(self._table.schema(), self._pipeline.metadata_columns.names)
                     first, brought_by = joined(told, first, self._table.format), "the topic's table"
             if not first.fields:  # nothing could be read: the next records are asked again
                 return SchemaVersion(0, first, first, "nothing")
@@ -336,13 +337,13 @@ class TopicTarget(Target[DataFrame]):
         last = self._schemas.last()
         if last is not None and last.version > known.version:  # a remap has learned something meanwhile
             known = self._version = last
-        odd = frame.where(F.col(UNKNOWN) | (F.col(f"{PROBLEM}.reason") == SCHEMA))
+        suspect = frame.where(F.col(UNKNOWN) | (F.col(f"{PROBLEM}.reason") == SCHEMA))
         notes: tuple[str, ...] = ()
         if self._new_column == "fail":
-            found = self._decoder.detect(odd)
+            found = self._decoder.detect(suspect)
         else:
-            originals = records.join(odd.select(POSITION), POSITION, "left_semi")
-            detected = self._detection.of(odd, known.payload, lambda found: self._payload(known, found), originals)
+            originals = records.join(suspect.select(POSITION), POSITION, "left_semi")
+            detected = self._detection.of(suspect, known.payload, lambda found: self._payload(known, found), originals)
             found, self._is_full, notes = detected.schema, detected.cut, detected.notes
             self._rejected = {} if self._new_column == "ignore" else detected.rejected
         payload = self._payload(known, found)

@@ -90,11 +90,11 @@ def remap(warehouse: Warehouse, topic: str, *, dry_run: bool = False, may_remove
             remembered=False,
             dead_letters=dead_letters(spark, warehouse.context),
         )
-        extras = [f.name for f in reader.extras.fields if f.name in live.schema().names]
+        metadata_columns = [f.name for f in reader.metadata_columns.fields if f.name in live.schema().names]
         recalled = reader.recalled(live.schema().names)
 
         def records(df: DataFrame) -> DataFrame:
-            return df.select(*map(column, (RAW, POSITION, INGESTED_AT, *extras)), *recalled)
+            return df.select(*map(column, (RAW, POSITION, INGESTED_AT, *metadata_columns)), *recalled)
 
         try:
             begun = live.version()

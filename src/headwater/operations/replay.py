@@ -78,12 +78,12 @@ class DeadLetterInput(FlowInput[DataFrame]):
             there = self._table.read().select(F.col(POSITION).alias("position"))
             there = there.join(F.broadcast(found.select("position")), "position", "left_semi")
             found = found.join(F.broadcast(there), "position", "left_anti")
-        extras = StructType([*self._reader.extras.fields, *self._reader.hidden.fields])
-        context = F.from_json("context", extras) if extras.fields else None
+        metadata_columns = StructType([*self._reader.metadata_columns.fields, *self._reader.hidden.fields])
+        context = F.from_json("context", metadata_columns) if metadata_columns.fields else None
         return found.select(
             F.col("raw").alias(RAW),
             F.col("position").alias(POSITION),
-            *([] if context is None else [context.getField(f.name).alias(f.name) for f in extras.fields]),
+            *([] if context is None else [context.getField(f.name).alias(f.name) for f in metadata_columns.fields]),
         )
 
     def committed(self, end: Positions) -> None:

@@ -48,8 +48,8 @@ def goes_on(project: ProjectDefinition, old: str, new: str) -> Continuation:
         had, has = _columns(before), _columns(after)
     except UsageError:
         return Continuation(why_not="it names what is not there")
-    except _NeedsRebuild as anew:
-        return Continuation(why_not=str(anew))
+    except _NeedsRebuild as refused:
+        return Continuation(why_not=str(refused))
     gone = sorted(had - has)
     if gone:
         return Continuation(why_not="the columns of its inputs go" if gone[0] == STAR else f"column '{gone[0]}' goes")

@@ -52,12 +52,12 @@ def require_lake(project: ProjectDefinition, state: State) -> None:
     lake, known = Context(project, state), state.lake()
     if known is None or known.warehouse != lake.warehouse or not lake.files.is_local or lake.files.exists("_headwater"):
         return
-    anew = f"make the folder {lake.in_warehouse('_headwater')}" if state.is_shared else f"delete {lake.home}"
+    fresh = f"make the folder {lake.in_warehouse('_headwater')}" if state.is_shared else f"delete {lake.home}"
     there = "nothing of it is in that folder" if lake.files.exists() else "there is no such folder"
     raise TransientError(
         Code.STORAGE_FAILED,
         f"the lake {lake.warehouse} is gone: {there}",
-        hint=f"mount its disk, or put the lake back; to begin an empty one there, {anew}",
+        hint=f"mount its disk, or put the lake back; to begin an empty one there, {fresh}",
     )
 
 

@@ -155,7 +155,7 @@ class Reader(ABC):
         return self.decoder
 
     @property
-    def extras(self) -> StructType:
+    def metadata_columns(self) -> StructType:
         """Columns that `read` gives alongside `_raw` and `_position`; the topic keeps them. Names begin with `_`.
         Called when the topic's pipeline is made, before the first step."""
         from pyspark.sql.types import StructType
@@ -188,8 +188,9 @@ class Reader(ABC):
     @abstractmethod
     def read(self, start: Position | None, end: Position) -> DataFrame:
         """The records of the range: `_raw` (binary, as they came), `_position` (a string that sorts in order of
-        arrival), the extras, and what the decoder asks for beyond them. The flow calls it for each try of a step;
-        after a crash another process calls it with the range of the last intent. The records are the same each time."""
+        arrival), the metadata_columns, and what the decoder asks for beyond them. The flow calls it for each try of a
+        step; after a crash another process calls it with the range of the last intent. The records are the same each
+        time."""
 
     def confirm(self) -> None:  # noqa: B027 - what most sources have read can't change
         """Raise if the records that `read` gave last are not what the source holds any more: the step is then tried

@@ -136,15 +136,15 @@ class _Naming:
 
 
 def _is_inner(join: exp.Join) -> bool:
-    odd = {key for key, value in join.args.items() if value and key not in ("this", "on", "kind")}
-    return not odd and str(join.kind or "").upper() in _INNER
+    unknown = {key for key, value in join.args.items() if value and key not in ("this", "on", "kind")}
+    return not unknown and str(join.kind or "").upper() in _INNER
 
 
 def _is_plain(table: exp.Expr) -> bool:
     """A relation by its name alone, at a version or not; names for its columns would be lost on the way."""
-    odd = {key for key, value in table.args.items() if value and key not in ("this", "db", "alias", "version")}
+    unknown = {key for key, value in table.args.items() if value and key not in ("this", "db", "alias", "version")}
     alias = table.args.get("alias")
-    return isinstance(table, exp.Table) and not odd and not (isinstance(alias, exp.TableAlias) and alias.columns)
+    return isinstance(table, exp.Table) and not unknown and not (isinstance(alias, exp.TableAlias) and alias.columns)
 
 
 def _name(table: exp.Expr) -> str:

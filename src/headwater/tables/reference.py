@@ -84,9 +84,11 @@ def fitted(rows: DataFrame, types: StructType, table: str) -> DataFrame:
         casts[given.name] = _cast(given, wanted[given.name], cast_failures[given.name])
     changing = [f.name for f in rows.schema.fields if f.dataType != wanted[f.name]]
     try:
-        odd = [F.coalesce(*cast_failures[name], F.lit(None)).isNotNull() for name in changing]
+        failed = [F.coalesce(*cast_failures[name], F.lit(None)).isNotNull() for name in changing]
         first = (
-            rows.where(reduce(lambda a, b: a | b, odd)).select(*odd, *map(column, changing)).first() if odd else None
+            rows.where(reduce(lambda a, b: a | b, failed)).select(*failed, *map(column, changing)).first()
+            if failed
+            else None
         )
     except AnalysisException:
         # One of them has no cast at all: which one is seen one by one.
@@ -221,8 +223,8 @@ def _typed(frame: DataFrame, declared: StructType, name: str, lines: list[_Line]
         value = column(field.name)
         cast_failures: list[Column] = []
         casts[field.name] = _cast(frame.schema[field.name], field.dataType, cast_failures)
-        odd = numbered.where(F.coalesce(*cast_failures, F.lit(None)).isNotNull())
-        first = odd.select(column(_LINE), value).orderBy(_LINE).first() if cast_failures else None
+        failed = numbered.where(F.coalesce(*cast_failures, F.lit(None)).isNotNull())
+        first = failed.select(column(_LINE), value).orderBy(_LINE).first() if cast_failures else None
         if first is not None:
             line = first[0] + 1 if lines is None else lines[first[0] + 1].number
             message = f"'{first[1]}' is no {field.dataType.simpleString()}, which '{field.name}' is"

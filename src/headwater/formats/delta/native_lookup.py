@@ -101,7 +101,7 @@ def actions_of(files: Files, version: Version) -> list[dict[str, Any]] | None:
 
 
 def takes_away(actions: Iterable[dict[str, Any]]) -> bool:
-    """Whether a commit took a file away, and not only to write its rows anew as they were."""
+    """Whether a commit took a file away, and not only to rewrite its rows as they were."""
     return any("remove" in one and _changes_data(one["remove"]) for one in actions)
 
 

@@ -44,7 +44,7 @@ _STORAGE = {
 
 
 class IcebergNativeTable(NativeTable):
-    """Opens the table anew for each question, so that every answer is the latest."""
+    """Opens the table again for each question, so that every answer is the latest."""
 
     def __init__(self, address: Address, context: LakeContext) -> None:
         super().__init__(address, context)

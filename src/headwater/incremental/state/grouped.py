@@ -122,7 +122,7 @@ class Grouped(StoredResult):
         return self._brought_forward(run, self._forward, came, stored)
 
     def _computed(self, run: Run, came: DataFrame, keys: KeySet | None) -> DataFrame:
-        """The groups of a change anew, those that have gone marked as deleted."""
+        """The groups of a change, recomputed; those that have gone marked as deleted."""
         by = self.aggregate.by
         if not by:
             return self._anew(self.input.rows(Moment.NEW, run)).withColumn(DELETED, F.lit(False))

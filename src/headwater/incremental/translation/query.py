@@ -175,7 +175,7 @@ class Translation:
         return TranslatedQuery(Scan(table.name, names), [(name, unique) for unique, name in names.items()])
 
     def _cte(self, cte: exp.CTE, depth: int) -> TranslatedQuery:
-        """A common table expression, anew at each place that names it; it sees those before it."""
+        """A common table expression, read again at each place that names it; it sees those before it."""
         inside, self._ctes = (
             self._ctes,
             [{name: one for name, one in level.items() if one is not cte} for level in self._ctes[: depth + 1]],

@@ -116,7 +116,7 @@ def _detected(found: Discovered, reader: Reader, some: Any, topic: Any, project:
 
     assert isinstance(topic, Topic)
     source = project.sources["found"]
-    pipeline = Pipeline(topic, source, reader.extras, (), (), reader.hidden)
+    pipeline = Pipeline(topic, source, reader.metadata_columns, (), (), reader.hidden)
     decoder = BoundedDecoder(reader.decoder, source.max_record_size)
     detected = Detection(decoder, topic.schema_.max_columns, pipeline.rejected).of(some, StructType(), lambda one: one)
     schema = detected.schema

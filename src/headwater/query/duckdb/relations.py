@@ -63,13 +63,13 @@ class _Handles:
         self._lock = threading.Lock()
         self._held: OrderedDict[tuple[object, ...], tuple[NativeTable, threading.Lock]] = OrderedDict()
 
-    def get(self, found: Format, address: Address, around: LakeContext) -> tuple[NativeTable, threading.Lock]:
+    def get(self, found: Format, address: Address, context: LakeContext) -> tuple[NativeTable, threading.Lock]:
         if found.native is None:
             raise Refused(f"{found.title} tables are not read without a JVM")
-        key = (found.name, address, around.warehouse, around.home)
+        key = (found.name, address, context.warehouse, context.home)
         with self._lock:
             if key not in self._held:
-                self._held[key] = (found.native(address, around), threading.Lock())
+                self._held[key] = (found.native(address, context), threading.Lock())
             self._held.move_to_end(key)
             while len(self._held) > _HANDLES:
                 self._held.popitem(last=False)

@@ -199,7 +199,7 @@ def topic_target(
     declared = parse_ddl(table.spark, getattr(source, "schema_", None))
     required = [f.name for f in declared.fields if not f.nullable] if declared is not None else []
     return TopicTarget(
-        Pipeline(topic, source, reader.extras, warehouse.project.functions, required, reader.hidden),
+        Pipeline(topic, source, reader.metadata_columns, warehouse.project.functions, required, reader.hidden),
         # What the topic has already is not measured again.
         BoundedDecoder(decoder, source.max_record_size) if remembered else decoder,
         table,

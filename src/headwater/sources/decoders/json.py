@@ -184,14 +184,14 @@ def _expressions(schema: StructType, options: Mapping[str, str], *, canonical: b
     broken = parsed.getField(CORRUPT).isNotNull()
     unfit = broken if wrong is None else broken | F.coalesce(wrong, F.lit(False))
     invalid = F.decode(raw, "UTF-8") != text
-    # Spark reads the first object of a text and leaves the rest: what is odd is looked at as a whole.
+    # Spark reads the first object of a text and leaves the rest: what is suspect is looked at as a whole.
     loose = _is_loose(text, options)
     keys = (count_keys(text) != count_values(parsed, schema)) | is_parted(text)
-    odd = broken | ~F.endswith(F.rtrim(text), F.lit("}")) | keys | loose | has_more_objects(text, parsed, schema)
-    twice = any_of([odd, has_repeated_map_keys(parsed, schema)])
+    suspect = broken | ~F.endswith(F.rtrim(text), F.lit("}")) | keys | loose | has_more_objects(text, parsed, schema)
+    twice = any_of([suspect, has_repeated_map_keys(parsed, schema)])
     assert twice is not None
     is_one = _is_one_object(text, options)
-    no_object = parsed.isNull() | F.when(odd, ~is_one).otherwise(False)
+    no_object = parsed.isNull() | F.when(suspect, ~is_one).otherwise(False)
     nameless = _has_empty_key(text, options)
     values = {name: one.value for name, one in checked.items()}
     cast_failures = _cast_failures(text, schema, values, options)

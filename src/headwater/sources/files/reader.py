@@ -73,7 +73,7 @@ class FilesReader(Reader):
         return self._batches.raw_decoder
 
     @property
-    def extras(self) -> StructType:
+    def metadata_columns(self) -> StructType:
         return EXTRAS if self._spec.file_columns else StructType()
 
     def next(self, start: Position | None) -> OffsetRange | None:

@@ -92,7 +92,7 @@ class KafkaReader(Reader):
         return self._decoder
 
     @property
-    def extras(self) -> StructType:
+    def metadata_columns(self) -> StructType:
         key = BinaryType() if self._spec.key == "bytes" else StringType()
         return StructType(
             [
@@ -265,8 +265,8 @@ class KafkaReader(Reader):
         """Where partitions that have not been read yet begin. `start` is said of topics as the flow first saw them: of
         one that was made again meanwhile all is news."""
         again = {topic for topic, id in known.ids.items() if seen.ids.get(topic, id) != id}
-        anew = {one: seen.first[one] for one in found if one.topic in again}
-        return anew | self._started([one for one in found if one not in anew], seen, is_new_flow)
+        restarted = {one: seen.first[one] for one in found if one.topic in again}
+        return restarted | self._started([one for one in found if one not in restarted], seen, is_new_flow)
 
     def _started(self, found: list[KafkaPartition], seen: BrokerTopics, is_new_flow: bool) -> Offsets:
         start = self._spec.start

@@ -54,7 +54,7 @@ class TableReader(Reader):
         return JsonDecoder(TYPED_ROWS)
 
     @property
-    def extras(self) -> StructType:
+    def metadata_columns(self) -> StructType:
         return EXTRAS if self._spec.read == "changes" else StructType()
 
     # --- ranges

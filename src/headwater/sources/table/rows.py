@@ -51,8 +51,8 @@ def records(rows: DataFrame, place: TablePosition, *, changes: bool) -> DataFram
         F.lpad(F.col(_TIMES).cast(StringType()), 6, "0"),
     )
     op = F.when(came, READ if place.after is None else INSERT).otherwise(DELETE)
-    extras = [op.alias(OP), F.signum(WEIGHT).cast(IntegerType()).alias(WEIGHT)] if changes else []
-    return each.select(F.col(RAW).cast("binary").alias(RAW), position.alias(POSITION), *extras, EVENT)
+    metadata_columns = [op.alias(OP), F.signum(WEIGHT).cast(IntegerType()).alias(WEIGHT)] if changes else []
+    return each.select(F.col(RAW).cast("binary").alias(RAW), position.alias(POSITION), *metadata_columns, EVENT)
 
 
 def _column(name: str) -> Column:

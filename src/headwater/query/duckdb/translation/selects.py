@@ -141,8 +141,8 @@ class _Select:
 
     def __init__(self, queries: Queries, node: exp.Select, named: Mapping[str, Named], outer: NameScope | None) -> None:
         if _extras(node, _KNOWN) or node.args.get("kind"):
-            odd = sorted(key for key in _extras(node, _KNOWN) or {"kind"})
-            raise Refused(f"{', '.join(odd).rstrip('_')} in a SELECT is left to Spark")
+            unsupported = sorted(key for key in _extras(node, _KNOWN) or {"kind"})
+            raise Refused(f"{', '.join(unsupported).rstrip('_')} in a SELECT is left to Spark")
         self._queries, self._node, self._named = queries, node, named
         self._scope = NameScope(outer=outer)
         self._to = Expressions(self._scope, queries.clock, self._subquery)

@@ -82,7 +82,7 @@ class PostgresCdcReader(Reader):
         return CdcDecoder(self._relations)
 
     @property
-    def extras(self) -> StructType:
+    def metadata_columns(self) -> StructType:
         return StructType([StructField(XID, LongType()), StructField(COMMITTED_AT, TimestampType())])
 
     @property

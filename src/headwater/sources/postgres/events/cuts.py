@@ -80,5 +80,5 @@ def require_same_server(store: EventStore, start: Position | None, now: StoreIde
         where=spec.where,
         hint="what is new there can't be told from what was read: `headwater flow reset NAME` reads all of it again,"
         " and `deduplicate_by: event_id` leaves out what the topic has; `headwater flow rebuild NAME` fills"
-        " the topic anew",
+        " the topic again",
     )

@@ -33,7 +33,7 @@ class StoreIdentity:
 
 
 class EventsConnection:
-    """Made with the first question, and anew after it was lost; read-only."""
+    """Opened with the first question, and again after it was lost; read-only."""
 
     def __init__(self, spec: PostgresEventsSource) -> None:
         self.spec = spec

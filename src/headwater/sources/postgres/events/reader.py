@@ -57,7 +57,7 @@ class PostgresEventsReader(Reader):
         return self._decoder
 
     @property
-    def extras(self) -> StructType:
+    def metadata_columns(self) -> StructType:
         return extras_of(self._spec)
 
     @property
