@@ -1,6 +1,6 @@
 """The process is killed before, inside and after commits, in all five formats at once: no loss, no double.
 
-Files are taken in in every format, a Kafka topic in Iceberg and, by the light commit, in Delta; an event store and a
+Files are ingested in every format, a Kafka topic in Iceberg and, by the light commit, in Delta; an event store and a
 table of somebody else in one; each flow takes several steps.
 """
 

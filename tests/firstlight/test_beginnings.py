@@ -97,7 +97,7 @@ def test_a_csv_file_that_is_there(tmp_path: Path) -> None:
     text = (tmp_path / "mine" / "headwater.yml").read_text(encoding="utf-8")
     assert "path: ../data/sales.csv" in text and "options: {sep: ;}" in text
     assert "`Sale ID` bigint,      -- 1001, 1002, 1003" in text and "amount decimal(12,2),  -- 19.9, 5.0, 7.25" in text
-    assert "# 1 of them can't be taken in, and will be dead letters: not 5 columns" in text
+    assert "# 1 of them can't be ingested, and will be dead letters: not 5 columns" in text
     run_readme(tmp_path / "mine")
     query = "SELECT shop, records, total_amount FROM mv('sales_by_shop') ORDER BY shop"
     rows = headwater("query", query, "--output", "json", "--project", tmp_path / "mine").json

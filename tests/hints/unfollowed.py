@@ -44,7 +44,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
     "it tells what happens next, and there is nothing to do": (
         "the next try looks first whether it has landed",
         "one runner keeps a flow; this one was not heard of for too long",
-        "nothing of it was taken in; the step is tried again",
+        "nothing of it was ingested; the step is tried again",
         "the next query starts it again; where the machine lacks memory, ask for less at a time",
         "they have {}",
         "; {}",
@@ -117,7 +117,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "open connections, locks and the like inside the function, not at the top of the file",
         "`headwater dlq list` has them",
         'a key of the payload is event["{}"]; {}',
-        "mend it; nothing of the step was taken in, and the flow goes on from there",
+        "mend it; nothing of the step was ingested, and the flow goes on from there",
         'return a dict of Column expressions: {"total": event["price"] * event["quantity"]}',
         "take NOT NULL from it in the source's schema, then `headwater dlq replay {}`",
         "`schema: {mismatch: discard_value}` takes the event in without the value, `{new_column: …",
@@ -138,7 +138,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     ),
     "operations": (
         "a topic that takes rows has a source of `type: append`",
-        "the rows are kept, and are taken in when it goes on: headwater flow resume {}",
+        "the rows are kept, and are ingested when it goes on: headwater flow resume {}",
         "join it with AND is_current",
         "drop the topic without --drop-slot",
         "leave --drop-slot out",

@@ -74,7 +74,7 @@ def test_one_record_with_thousands_of_keys(tmp_path: Path, monkeypatch: pytest.M
     assert reasons[:2] == ["too_many_columns"] * 2 and reasons[2] in ("too_many_columns", "failed")
     said = [letter["message"] for letter in dead_letters if letter["reason"] == "too_many_columns"]
     assert all("at most 1,000 (`schema.max_columns`)" in message for message in said)
-    # Later ones too, and what is new in others is taken in.
+    # Later ones too, and what is new in others is ingested.
     desk.land("2.json", {"n": 5, "new": 1}, {"n": 6, **wide}, {"n": 7, "new": 2})
     flow = desk.run()["kept"]
     assert (flow["rows"], flow["rejected"]) == (2, 1)

@@ -1,4 +1,4 @@
-"""Types come from the records that are taken in: not from those that are rejected, nor from a few that disagree."""
+"""Types come from the records that are ingested: not from those that are rejected, nor from a few that disagree."""
 
 from __future__ import annotations
 

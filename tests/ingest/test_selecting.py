@@ -1,4 +1,4 @@
-"""Which records a topic takes in."""
+"""Which records a topic ingests."""
 
 from __future__ import annotations
 

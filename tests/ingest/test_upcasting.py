@@ -84,7 +84,7 @@ def test_a_chain(quick: SparkSession, tmp_path: Path, code: str) -> None:
 
 
 def test_only_where_its_events_can_be(quick: SparkSession, tmp_path: Path) -> None:
-    """A topic gets no columns from upcasters of events that it does not take in."""
+    """A topic gets no columns from upcasters of events that it does not ingest."""
     df, payload = records(quick, PAYLOAD, EVENTS)
     functions = functions_of(tmp_path, COLUMNS)
     for keys in ({"include_events": ["Other"]}, {"exclude_events": ["OrderPlaced"]}):

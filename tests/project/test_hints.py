@@ -109,7 +109,7 @@ CASES = {
         "write topic('orders') or table('orders')", "from orders", "from topic('orders')",
     ),
     "elsewhere": Case(
-        "views: {v: {sql: select * from lake.sales.orders}}", "a source of type `table` takes in somebody else's table",
+        "views: {v: {sql: select * from lake.sales.orders}}", "a source of type `table` ingests somebody else's table",
         "from lake.sales.orders", "from theirs",
         base="name: shop\nsources: {up: {type: table, format: iceberg, table: lake.sales.orders}}\ntopics: {theirs: {from: up}}\n",
     ),

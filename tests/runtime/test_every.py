@@ -1,4 +1,4 @@
-"""`run --every`: what has come is taken in bursts, and nothing in between; a stop does not wait for the next one."""
+"""`run --every`: what has arrived is ingested in bursts, nothing in between; a stop does not wait for the next one."""
 
 from __future__ import annotations
 

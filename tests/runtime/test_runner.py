@@ -94,7 +94,7 @@ def test_the_life_of_a_runner(tmp_path: Path, runners: list[Running], spark: Spa
         assert answer.returncode == 0, answer.stderr
         first.until(lambda event="started" if "create" in words else "stopped": first.of(event, "views.most"))
 
-    # Paused: nothing is taken in. Resumed: all of it is.
+    # Paused: nothing is ingested. Resumed: all of it is.
     headwater("flow", "pause", "orders", "--project", root)
     first.until(lambda: first.of("paused", "topics.orders"))
     land(root, "2.json", ["a3"])

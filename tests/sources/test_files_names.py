@@ -92,7 +92,7 @@ def test_a_name_that_is_no_text_is_a_dead_letter_and_the_others_are_read(tmp_pat
         ("decode", "the file can't be read: its name is not valid UTF-8", f"000000000001/{name}#")
         for name in ("b\\xff.json", "f\\xfe/c.json")
     ]
-    # The folder goes, and comes again: nothing is taken in twice, nothing is stuck.
+    # The folder goes, and comes again: nothing is ingested twice, nothing is stuck.
     (shop.root / "landing/${env:HW}/x.json").unlink()
     (shop.root / "landing/${env:HW}").rmdir()
     shop.land("10:00.json", [{"event_id": "d"}])

@@ -62,7 +62,7 @@ def test_files_and_lake_in_an_object_store(store: ObjectStore, tmp_path: Path) -
     runner = Running(tmp_path)
     try:
         runner.until(lambda: runner.of("step", "topics.orders") and runner.of("step", "topics.once"))
-        # New files in new folders are found while it runs, and those that are there are not taken in again.
+        # New files in new folders are found while it runs, and those that are there are not ingested again.
         land(bucket, "in/2026/02/2.json", '{"id": 4, "note": "new"}')
         runner.until(lambda: len(runner.of("step", "topics.orders")) >= 2)
         runner.until(lambda: names_in(bucket, "done"))

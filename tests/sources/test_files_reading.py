@@ -1,4 +1,4 @@
-"""Which files are taken in and when; what happens to files that change, vanish, are broken, or are done with."""
+"""Which files are ingested and when; what happens to files that change, vanish, are broken, or are done with."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_what_cannot_be_cleaned_up_is_a_warning(tmp_path: Path, spark: SparkSess
     landing.put(a_json=line(1))
     assert numbers(landing) == [1]
     assert (landing.folder / "a.json").exists() and landing.fix_range() is None
-    with pytest.raises(HeadwaterError, match="lies in the folder that is taken in"):
+    with pytest.raises(HeadwaterError, match="lies in the folder that is ingested"):
         Landing(tmp_path, spark, {"after": "archive", "archive_to": "landing/done"})
 
 

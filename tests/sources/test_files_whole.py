@@ -153,4 +153,4 @@ def test_what_a_runner_notices_while_it_runs(tmp_path: Path) -> None:
     assert runner.of("failed", "topics.fail")[0]["code"] == "SOURCE_FILE_CHANGED"
     assert [step["rows"] for step in runner.of("step", "topics.warn")] == [1, 2]
     assert [step["rows"] for step in runner.of("step", "topics.reload")] == [1, 2, 2]
-    assert "file changed after it was taken in" in (tmp_path / ".headwater/logs/headwater.log").read_text()
+    assert "file changed after it was ingested" in (tmp_path / ".headwater/logs/headwater.log").read_text()

@@ -241,7 +241,7 @@ class Lake:
     def dead_letters(
         self, topic: str | None = None, limit: int | None = None, reason: str | None = None
     ) -> Listing[DeadLetter]:
-        """Events that could not be taken in, newest first; all of them without a `limit`."""
+        """Events that could not be ingested, newest first; all of them without a `limit`."""
         self._require_lettered(topic)
         try:
             found = self._letter_list().list(topic, limit, reason)

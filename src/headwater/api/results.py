@@ -114,7 +114,7 @@ class RelationDescription(RelationSummary):
 
 @dataclass(frozen=True)
 class DeadLetter(Record):
-    """An event that could not be taken in."""
+    """An event that could not be ingested."""
 
     id: str
     topic: str

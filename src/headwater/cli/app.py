@@ -33,7 +33,7 @@ COMMANDS = {
     "sql": "A shell for SQL, with one lake that stays open; statements can be piped into it too.",
     "completion": "Print, or install, what has bash, zsh or fish complete commands, options and names.",
     "connectors": "The jars that Spark needs for each format and source.",
-    "dlq": "Dead letters: events that could not be taken in.",
+    "dlq": "Dead letters: events that could not be ingested.",
     "flow": "The flows: pause, resume, start over.",
     "mv": "The materialized views: kept incrementally, and proved.",
     "parquet": "The files under topics, tables and views.",

@@ -1,4 +1,4 @@
-"""The one table of events that could not be taken in, kept with their bytes, reason and position."""
+"""The one table of events that could not be ingested, kept with their bytes, reason and position."""
 
 from __future__ import annotations
 

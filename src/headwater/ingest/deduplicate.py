@@ -26,7 +26,7 @@ _NUMBER = "_headwater_number"
 
 
 def deduplicated(rows: DataFrame, topic: Topic, table: SparkTable, now: datetime) -> DataFrame:
-    """The rows that are the first of their kind, in the step and in what the topic took in within the look-back.
+    """The rows that are the first of their kind, in the step and in what the topic ingested within the look-back.
 
     A row in which all of the columns are NULL can't be told from another: it stays. The topic's part is bounded by
     `_ingested_at`, which grows with the files: their statistics leave out all that is older.

@@ -31,11 +31,11 @@ class Detected:
     notes: tuple[str, ...] = ()
     rejected: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Positions of records that decided nothing, with the reason and message: what they alone bring has no column, so
-    that they must not be taken in without it."""
+    that they must not be ingested without it."""
 
 
 class Detection:
-    """Looks for the schema of records. `rejected` gives those that can't be taken in by a schema."""
+    """Looks for the schema of records. `rejected` gives those that can't be ingested by a schema."""
 
     def __init__(
         self, decoder: Decoder, limit: int, rejected: Callable[[DataFrame, Decoder, StructType], DataFrame]

@@ -1,4 +1,4 @@
-"""From records to rows: decode, select, upcast, map; what can't be taken in carries its problem along."""
+"""From records to rows: decode, select, upcast, map; what can't be ingested carries its problem along."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Shaped:
 
     @property
     def is_suspect(self) -> Column:
-        """Whether a row is not to be taken in as it is."""
+        """Whether a row is not to be ingested as it is."""
         return F.col(UNKNOWN) if self.quick else F.col(PROBLEM).isNotNull() | F.col(UNKNOWN)
 
     @property
@@ -154,7 +154,7 @@ class Pipeline:
 
         `quick`: those with a problem are only said to be UNKNOWN, where the decoder can do that. Without `stamp` the
         time of arrival is left to the caller. `refused` are positions of events that no function is shown, with the
-        reason. `full`: there is no room for another column, so that a record that has one can't be taken in.
+        reason. `full`: there is no room for another column, so that a record that has one can't be ingested.
         """
         asked = with_standard_as_text(payload) if decoder.textual else payload
         if quick and watch and not self.rescues and not self._required:
@@ -191,7 +191,7 @@ class Pipeline:
         return self._finished(df, lifted, standard.columns, stamp)
 
     def rejected(self, records: DataFrame, decoder: Decoder, payload: StructType) -> DataFrame:
-        """The records that can't be taken in by a schema, with the reason, before any function has seen them."""
+        """The records that can't be ingested by a schema, with the reason, before any function has seen them."""
         asked = with_standard_as_text(payload) if decoder.textual else payload
         tell_twins_apart(records.sparkSession, asked)
         standard = self._standard_of(records.sparkSession, asked)

@@ -1,4 +1,4 @@
-"""Records that can't be taken in, as their dead letters have them."""
+"""Records that can't be ingested, as their dead letters have them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAILED = "failed"
 
 
 def letter() -> list[Column]:
-    """What is kept of a record that can't be taken in."""
+    """What is kept of a record that can't be ingested."""
     return [
         F.col(RAW).alias("raw"),
         F.col(POSITION).alias("position"),

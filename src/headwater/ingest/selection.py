@@ -1,4 +1,4 @@
-"""Which records a topic takes in: by event type, and by a condition. What can't be decoded stays, as dead letters."""
+"""Which records a topic ingests: by event type, and by a condition. What can't be decoded stays, as dead letters."""
 
 from __future__ import annotations
 

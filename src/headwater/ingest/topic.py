@@ -1,4 +1,4 @@
-"""From records to a topic's rows, one commit a step; what can't be taken in becomes a dead letter.
+"""From records to a topic's rows, one commit a step; what can't be ingested becomes a dead letter.
 
 A step is first tried in one pass, on the assumption that every record is fine and brings nothing unknown. Each row
 carries a tripwire: the first record of which that is not true ends the job before its commit. Then the step is
@@ -55,7 +55,7 @@ NATIVE_ROWS = 50_000
 """Up to so many records a step is collected and committed by the format's native library."""
 NATIVE_BYTES = 16 * 1024 * 1024
 WARY_STEPS = 20
-"""Steps that take the slow path at once after one that tripped over a record that can't be taken in."""
+"""Steps that take the slow path at once after one that tripped over a record that can't be ingested."""
 FILE_BYTES = 64 * 1024 * 1024
 """Source bytes that make a file of their own."""
 SHARE_BYTES = 8 * 1024 * 1024
@@ -185,7 +185,7 @@ class TopicTarget(Target[DataFrame]):
         commit_tag: CommitTag,
         refused: Mapping[str, str] | None = None,
     ) -> Landed:
-        """What is new is learned first, what can't be taken in is kept, the rest is committed."""
+        """What is new is learned first, what can't be ingested is kept, the rest is committed."""
         with ExitStack() as held:
             # Computed once: what is told of an event holds for the next pass, whatever a mapper does meanwhile.
             shaped = self._shaped(records, known, refused=refused)
@@ -260,7 +260,7 @@ class TopicTarget(Target[DataFrame]):
         return max(math.ceil(source_bytes / FILE_BYTES), min(cores, math.ceil(source_bytes / SHARE_BYTES)), 1)
 
     def _reject(self, bad: DataFrame, commit_tag: CommitTag) -> int:
-        """Keep what can't be taken in; how many."""
+        """Keep what can't be ingested; how many."""
         if self._topic.schema_.mismatch == "fail":
             first = bad.where(F.col("reason") == SCHEMA).first()
             if first is not None:

@@ -48,7 +48,7 @@ def upcast(
 
 
 def upcasters_of(topic: Topic, functions: Sequence[Registered]) -> list[Registered]:
-    """The upcasters of event types that a topic may take in."""
+    """The upcasters of event types that a topic may ingest."""
     return [
         f
         for f in functions

@@ -1,4 +1,4 @@
-"""Dead letters of tables once more: rows that came late are taken in after all."""
+"""Dead letters of tables once more: rows that came late are ingested after all."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Remapped(Record):
 
 
 class _NotKept(DeadLetters):
-    """Counts what can't be taken in, while it is not yet known whether that is meant."""
+    """Counts what can't be ingested, while it is not yet known whether that is meant."""
 
     def put(self, rejected: DataFrame, topic: str, source: str, commit_tag: CommitTag) -> int:
         return rejected.count()

@@ -73,7 +73,7 @@ class DeadLetterInput(FlowInput[DataFrame]):
         ids, _ = self._note(end)
         self._write(end, ids)  # what is rejected from now on is this try's
         found = self._letters.some(self._topic, ids)
-        if self._table.exists():  # what the topic has is not taken in again
+        if self._table.exists():  # what the topic has is not ingested again
             # Only these are looked for: what the topic has alongside them is scanned, and goes nowhere.
             there = self._table.read().select(F.col(POSITION).alias("position"))
             there = there.join(F.broadcast(found.select("position")), "position", "left_semi")

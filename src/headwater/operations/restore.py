@@ -64,7 +64,7 @@ def _consequences(warehouse: Warehouse, name: str, then: Version) -> Iterator[st
         )
     for reader in readers(warehouse, Name(Kind.TABLE, name)):
         verb = "its next refresh" if reader.kind is Kind.VIEW else "its flow"
-        yield f"{reader} reads it: {verb} takes back what goes, and takes in what returns"
+        yield f"{reader} reads it: {verb} takes back what goes, and ingests what returns"
 
 
 def readers(warehouse: Warehouse, of: Name) -> list[Name]:

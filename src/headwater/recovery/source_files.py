@@ -14,7 +14,7 @@ from headwater.sources.files.log import InputFile, restamped
 
 
 def restamp(lake: Context, old_root: str) -> None:
-    """Take files for those that were taken in, which lie where the project is now and are as large as they were.
+    """Take files for those that were ingested, which lie where the project is now and are as large as they were.
 
     Where the original is still there and has changed since, its copy is taken for a changed file too.
     """
@@ -41,7 +41,7 @@ def restamp(lake: Context, old_root: str) -> None:
 
 
 def _same(taken: InputFile, here: Folder, there: Folder) -> InputFile | None:
-    """The file as it is here, if it is the one that was taken in."""
+    """The file as it is here, if it is the one that was ingested."""
     now, original = here.find(taken.path), there.find(taken.path)
     if now is None or now.bytes != taken.bytes or now.modified == taken.modified:
         return None

@@ -72,7 +72,7 @@ def resolve(reference: Reference, known: Mapping[Kind, Collection[str]]) -> Kind
         raise UsageError(
             Code.UNKNOWN_REFERENCE,
             f"'{reference.name}' is not in this lake",
-            hint="a source of type `table` takes in somebody else's table",
+            hint="a source of type `table` ingests somebody else's table",
         )
     if reference.kind is not None:
         if reference.name in known[reference.kind]:

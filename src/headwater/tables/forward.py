@@ -27,7 +27,7 @@ def made_by(project: ProjectDefinition, definition: Table) -> str:
 
 
 def carry_forward(warehouse: Warehouse, definition: Table, *, other: bool) -> None:
-    """From now on the table is kept by this definition, without what it has taken in being read again.
+    """From now on the table is kept by this definition, without what it has ingested being read again.
 
     `other`: by another query or function than before. Else only what does not make its rows has changed.
     """

@@ -39,7 +39,7 @@ class Tally:
     _before: Counter[str] = field(default_factory=Counter)
     _counts: Counter[str] = field(default_factory=Counter)
     left_out: int = 0
-    """Rows that this step does not take in."""
+    """Rows that this step does not ingest."""
 
     @property
     def _path(self) -> str:

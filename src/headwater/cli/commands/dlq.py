@@ -1,4 +1,4 @@
-"""`headwater dlq`: events that could not be taken in."""
+"""`headwater dlq`: events that could not be ingested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headwater.cli.options import Common, lake_command
 from headwater.cli.output import note, note_cut, print_json, show_record, show_records
 from headwater.core.errors import Code, UsageError
 
-app = typer.Typer(help="Dead letters: events that could not be taken in.", no_args_is_help=True)
+app = typer.Typer(help="Dead letters: events that could not be ingested.", no_args_is_help=True)
 
 Topic = Annotated[str | None, typer.Option("--topic", help="Only this topic's, or a table's: tables.x.")]
 Reason = Annotated[

@@ -89,9 +89,9 @@ class Topic(RelationSpec):
         default=None,
         description="From Postgres CDC: which captured table. Else the name in a catalog to keep it under.",
     )
-    include_events: Names = Field(default=(), description="Event types to take in; all if unset.")
+    include_events: Names = Field(default=(), description="Event types to ingest; all if unset.")
     exclude_events: Names = Field(default=(), description="Event types to leave out.")
-    filter: str | None = Field(default=None, description="SQL condition, or name of a `@filter`, on events to take in.")
+    filter: str | None = Field(default=None, description="SQL condition, or name of a `@filter`, on events to ingest.")
     mappers: Names = Field(default=(), description="Groups of `@mapper` functions; the decoded columns if unset.")
     batch_size: Count = Field(default=1000, description="A step at the latest when this many events wait …")
     flush_interval: Interval | None = Field(

@@ -63,7 +63,7 @@ class Bag(StoredResult):
         return Update(adds.unionByName(deletes))
 
     def _leaving(self, run: Run, went: DataFrame, stored: Stored) -> DataFrame:
-        """The stored rows that the change takes back: as many of each as it says, or it can't be taken in."""
+        """The stored rows that the change takes back: as many of each as it says, or it can't be ingested."""
         exact = of_row(went, self.columns) if has_floats(went, self.columns) else F.lit(None).cast("string")
         gone = went.select(
             of_row(went, self.columns, about=True).alias(ROW), exact.alias(_EXACT), (-column(WEIGHT)).alias(WEIGHT)

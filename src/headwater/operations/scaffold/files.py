@@ -111,7 +111,7 @@ def _described(look: Look) -> Iterator[str]:
     yield f"# The types of the first {look.records} records{more}"
     if look.rejected:
         example = _short(look.rejected[0], 60)
-        yield f"# {len(look.rejected)} of them can't be taken in, and will be dead letters: {example}"
+        yield f"# {len(look.rejected)} of them can't be ingested, and will be dead letters: {example}"
 
 
 def _from_folder(path: str, folder: Path) -> str:

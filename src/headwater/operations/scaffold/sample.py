@@ -47,7 +47,7 @@ class Look:
     columns: Sequence[SampleColumn] = ()
     records: int = 0
     rejected: Sequence[str] = ()
-    """What the records that can't be taken in would be dead letters for."""
+    """What the records that can't be ingested would be dead letters for."""
     has_types: bool = False
     """The records themselves say of which types their values are."""
 

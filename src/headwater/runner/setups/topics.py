@@ -194,7 +194,7 @@ def topic_target(
     dead_letters: DeadLetters | None = None,
 ) -> TopicTarget:
     """What takes a topic's records in; `remembered`: a table that is made is the topic's own. `dead_letters` keeps
-    what can't be taken in, the lake's own table if it is not given."""
+    what can't be ingested, the lake's own table if it is not given."""
     source = warehouse.project.sources[topic.from_]
     declared = parse_ddl(table.spark, getattr(source, "schema_", None))
     required = [f.name for f in declared.fields if not f.nullable] if declared is not None else []

@@ -16,7 +16,7 @@ POSITION = "_position"
 EVENT = "_event"
 """The decoded payload: a struct; NULL where nothing could be decoded."""
 PROBLEM = "_problem"
-"""Why a record can't be taken in: struct<reason: string, message: string>; NULL where all is well.
+"""Why a record can't be ingested: struct<reason: string, message: string>; NULL where all is well.
 
 Reason `decode`: it could not be read at all, and the event is NULL. Reason `schema`: some value does not fit the
 schema; the event is there without that value.

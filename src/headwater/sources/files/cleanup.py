@@ -49,14 +49,14 @@ class Cleaner:
         files.move(file.path, target)
 
     def _refuse_inside(self) -> None:
-        """An archive that the source looks into would be taken in again."""
+        """An archive that the source looks into would be ingested again."""
         root = self._folder.files.inside()
         archive = self._folder.files.inside(self._archive or "")
         below = archive.removeprefix(root.rstrip("/") + "/")
         if archive == root or (below != archive and not UNFINISHED.search(below)):
             raise UsageError(
                 Code.INVALID_VALUE,
-                f"`archive_to` {self._archive} lies in the folder that is taken in",
+                f"`archive_to` {self._archive} lies in the folder that is ingested",
                 where=self._spec.where,
                 hint="name a folder next to it, or one whose name begins with `_`",
             )

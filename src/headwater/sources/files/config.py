@@ -15,7 +15,7 @@ FileFormat = Literal["json", "csv", "parquet", "avro", "orc", "text", "binary"]
 
 
 class FilesSource(SourceSpec):
-    """Files that land in a folder, each taken in once; `options` go to the reader of the file format."""
+    """Files that land in a folder, each ingested once; `options` go to the reader of the file format."""
 
     reader_class: ClassVar[str | None] = "headwater.sources.files.reader:FilesReader"
     remarks_module: ClassVar[str | None] = "headwater.sources.files.remarks"
@@ -43,7 +43,7 @@ class FilesSource(SourceSpec):
     max_bytes: Size | None = Field(default=None, description="Bytes in a step at most; a larger file is a step alone.")
     on_change: Literal["warn", "reload", "fail"] = Field(
         default="warn",
-        description="A file that was taken in has changed: say so and leave it, take it in again, or stop.",
+        description="A file that was ingested has changed: say so and leave it, take it in again, or stop.",
     )
     on_missing: Literal["fail", "skip"] = Field(
         default="fail",

@@ -42,7 +42,7 @@ def discover(address: str) -> Discovered | None:
     keys: dict[str, object] = {"type": "files", "path": str(path), "file_format": kind}
     comments: dict[str, str] = {}
     if path.is_file():
-        comments["path"] = f"this file; a folder, or a glob such as *{path.suffix}, takes in all that lands there"
+        comments["path"] = f"this file; a folder, or a glob such as *{path.suffix}, ingests all that lands there"
     elif count < sum(kinds.values()):
         keys["pattern"] = f"*{ending_of(first.name)}"
         others = {ending_of(file.name) for file in files} - {ending_of(first.name)}

@@ -27,7 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Folder:
-    """Looks for files; knows nothing of what has been taken in."""
+    """Looks for files; knows nothing of what has been ingested."""
 
     def __init__(self, spec: FilesSource, location: str, storage: Mapping[str, Any]) -> None:
         self._spec = spec
@@ -55,7 +55,7 @@ class Folder:
         return (file for file in self._found(everywhere) if self._is_wanted(file.path))
 
     def state(self, file: InputFile) -> FileState:
-        """Whether it can be taken in. If not, the next look finds it again."""
+        """Whether it can be ingested. If not, the next look finds it again."""
         found = self._wholeness.of(file)
         if found is not FileState.WHOLE and self._walk is not None:
             self._walk.again(file)

@@ -1,4 +1,4 @@
-"""Which files have been taken in, in batches; a batch is fixed before it is read, and says which state was read."""
+"""Which files have been ingested, in batches; a batch is fixed before it is read, and says which state was read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAME = re.compile(r"^(\d{12})-(\d{12})\.json$")
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file as it was when it was taken in."""
+    """A file as it was when it was ingested."""
 
     path: str
     bytes: int
@@ -70,11 +70,11 @@ class FileLog:
         return len(self._seen)
 
     def is_same(self, file: InputFile) -> bool:
-        """Whether the file is as it was when it was taken in."""
+        """Whether the file is as it was when it was ingested."""
         return self._seen.get(file.path) == fingerprint(file, self._is_local)
 
     def was_empty(self, path: str) -> bool:
-        """Whether there was nothing in the file when it was taken in."""
+        """Whether there was nothing in the file when it was ingested."""
         return self._seen.get(path) == _EMPTY
 
     def add(self, batch: FileBatch) -> int:
@@ -178,7 +178,7 @@ class FileLog:
 
 
 def restamped(notes: Files, now: Callable[[InputFile], InputFile | None]) -> None:
-    """Write down for files that were taken in how they are `now`, where it gives that: they are the same files."""
+    """Write down for files that were ingested how they are `now`, where it gives that: they are the same files."""
     for entry in notes.list("files"):
         if not _NAME.match(entry.name):
             continue

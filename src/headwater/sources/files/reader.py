@@ -1,4 +1,4 @@
-"""Files that land in a folder: each is taken in once, in batches."""
+"""Files that land in a folder: each is ingested once, in batches."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class FilesReader(Reader):
         if self._log.last < begun:
             raise IntegrityError(
                 Code.LEDGER_CORRUPT,
-                f"the list of the files taken in by {self._flow} ends before its last step",
+                f"the list of the files ingested by {self._flow} ends before its last step",
                 hint="put it back from a copy, or reset the flow",
             )
         if self._log.last > begun:  # fixed before a crash or a reset, and not read since
@@ -195,7 +195,7 @@ class FilesReader(Reader):
         ]
 
     def _amend(self, number: int) -> bool:
-        """A file that changes before its rows are in the lake is taken in as it is now; whether there was one."""
+        """A file that changes before its rows are in the lake is ingested as it is now; whether there was one."""
         changed = {file.path: file for file in self._changed_since(number)}
         for file in changed.values():
             if self._folder.state(file) is not FileState.WHOLE:
@@ -210,7 +210,7 @@ class FilesReader(Reader):
             Code.SOURCE_FILE_CHANGED,
             f"{shown(self._folder.files.join(file.path))} {what}",
             where=self._spec.where,
-            hint="nothing of it was taken in; the step is tried again",
+            hint="nothing of it was ingested; the step is tried again",
         )
 
     def _unnamable(self, batch: FileBatch) -> dict[str, str]:
@@ -326,13 +326,13 @@ class FilesReader(Reader):
         if self._spec.on_change == "fail":
             raise TerminalError(
                 Code.SOURCE_FILE_CHANGED,
-                f"{shown(self._folder.files.join(file.path))} has changed since it was taken in",
+                f"{shown(self._folder.files.join(file.path))} has changed since it was ingested",
                 where=self._spec.where,
                 hint="put it back as it was, or set `on_change: reload` to take it in again, or `warn` to leave it",
             )
         if self._changed.get(file.path) != file.modified:
             self._changed[file.path] = file.modified
-            log.warning("file changed after it was taken in", source=self._spec.name, file=shown(file.path))
+            log.warning("file changed after it was ingested", source=self._spec.name, file=shown(file.path))
         return False
 
 

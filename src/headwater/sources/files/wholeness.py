@@ -26,7 +26,7 @@ _REMEMBERED = 10_000
 
 
 class FileState(Enum):
-    """What is known of a file that could be taken in."""
+    """What is known of a file that could be ingested."""
 
     WHOLE = "whole"
     WRITTEN = "written"

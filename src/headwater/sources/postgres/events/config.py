@@ -36,7 +36,7 @@ class EventStoreColumns(Frozen):
 
 
 class PostgresEventsSource(SourceSpec):
-    """A table of events, each taken in once, however late its transaction ends; `options` are Spark's JDBC reader's."""
+    """A table of events, each ingested once, however late its transaction ends; `options` are Spark's JDBC reader's."""
 
     reader_class: ClassVar[str | None] = "headwater.sources.postgres.events.reader:PostgresEventsReader"
     setup_module: ClassVar[str | None] = "headwater.sources.postgres.events.setup"

@@ -68,7 +68,7 @@ def recalled(spec: PostgresEventsSource, topic: Collection[str]) -> list[Column]
 
 
 def payload_bytes(store: EventStore, database: EventsConnection, legs: Sequence[Leg]) -> int:
-    """Bytes that the payloads of a few events take in the table."""
+    """Bytes that the payloads of a few events ingest the table."""
     rows = store.bare_with(f"pg_column_size({double_quoted(store.spec.columns.payload)}) AS size")
     total = 0
     for leg in legs:
