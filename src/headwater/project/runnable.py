@@ -9,7 +9,6 @@ from headwater.core.model import Kind
 from headwater.core.spec import Definition
 from headwater.project.definition import ProjectDefinition
 from headwater.project.transforms import streaming_tables, transform_of
-from headwater.sources.kafka.config import KafkaSource
 
 
 def kept_tables(project: ProjectDefinition) -> list[str]:
@@ -79,20 +78,8 @@ def _sources(project: ProjectDefinition) -> Iterator[Problem]:
             yield _not_yet(project, path, f"nothing reads a source of type {source.type} yet", None)
         if source.options and not source.takes_options:
             yield _no_effect(project, f"{path}.options", f"options of a source of type {source.type} have no effect")
-        if isinstance(source, KafkaSource):
-            for key, needed in _unused_of_kafka(source):
-                yield _no_effect(project, f"{path}.{key}", f"`{key}` has no effect without {needed}")
-
-
-def _unused_of_kafka(source: KafkaSource) -> Iterator[tuple[str, str]]:
-    """Keys that say how something is read which is not read: each with what it needs."""
-    if source.csv and "csv" not in (source.value, source.key):
-        yield "csv", "`value: csv` or `key: csv`"
-    if source.schema_registry_auth is not None and source.schema_registry is None:
-        yield "schema_registry_auth", "`schema_registry`"
-    for message, file in (("message", "schema_file"), ("key_message", "key_schema_file")):
-        if getattr(source, message) is not None and getattr(source, file) is None:
-            yield message, f"`{file}`"
+        for key, needed in source.unused_keys():
+            yield _no_effect(project, f"{path}.{key}", f"`{key}` has no effect without {needed}")
 
 
 def _not_yet(project: ProjectDefinition, path: str, message: str, hint: str | None) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
@@ -63,6 +64,10 @@ class SourceSpec(Definition):
         """Where the standard columns are in what its reader gives."""
         found = getattr(self, "columns", None)
         return found if isinstance(found, EventColumns) else EventColumns()
+
+    def unused_keys(self) -> Iterable[tuple[str, str]]:
+        """Keys that have no effect, each with the keys that they need. `headwater check` asks for a note on each."""
+        return ()
 
     @property
     def connectors(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -138,6 +139,16 @@ class KafkaSource(SourceSpec):
     @property
     def drops_tombstones(self) -> bool:
         return self.tombstones == "drop" or (self.tombstones is None and self.value == "debezium")
+
+    def unused_keys(self) -> Iterator[tuple[str, str]]:
+        """Keys that say how to read something that is not read."""
+        if self.csv and "csv" not in (self.value, self.key):
+            yield "csv", "`value: csv` or `key: csv`"
+        if self.schema_registry_auth is not None and self.schema_registry is None:
+            yield "schema_registry_auth", "`schema_registry`"
+        for message, file in (("message", "schema_file"), ("key_message", "key_schema_file")):
+            if getattr(self, message) is not None and getattr(self, file) is None:
+                yield message, f"`{file}`"
 
     @model_validator(mode="after")
     def _one_choice(self) -> KafkaSource:
