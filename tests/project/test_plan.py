@@ -19,7 +19,7 @@ from headwater.formats.registry import FORMATS
 from headwater.runner.holders import Holder
 from headwater.runner.leases import Lease
 from headwater.runner.setups.setup import flow_names
-from headwater.runner.setups.views import view_plans
+from headwater.runner.setups.views import view_setups
 from headwater.warehouse import Warehouse
 from tests.hints.followed import follows
 from tests.support import headwater
@@ -249,7 +249,7 @@ def test_what_is_gone_from_the_project_or_made_by_a_statement_is_left_alone(tmp_
     assert {name: one["action"] for name, one in found.items()} == {"views.counted": "leave"}
     with Lake.open(tmp_path) as lake:
         assert "views.counted" not in flow_names(lake._warehouse), "no run looks for what keeps it"
-        assert view_plans(lake._warehouse, {"topics.log"}) == []
+        assert view_setups(lake._warehouse, {"topics.log"}) == []
     (tmp_path / "headwater.yml").write_text(f"{planning.before}  by_hand: {{sql: SELECT 1 AS one}}\n", encoding="utf-8")
     for command in (["plan"], ["run", "--once"]):
         refused = headwater(*command, "--json", "--project", tmp_path)

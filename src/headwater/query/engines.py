@@ -90,12 +90,12 @@ class _Asked:
 
     def _look(self) -> QueryPlan:
         """The query as DuckDB would answer it; what is found out on the way is kept."""
-        from headwater.query.duckdb.eligibility import plan
+        from headwater.query.duckdb.eligibility import plan_query
         from headwater.query.duckdb.translation.terms import Refused
 
         if self._plan is None:
             try:
-                self._plan = plan(self._warehouse, self._bounded)
+                self._plan = plan_query(self._warehouse, self._bounded)
                 self._scans = [one.scan for one in self._plan.scans]
             except Refused as refused:
                 self._scans = refused.scans

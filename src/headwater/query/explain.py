@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from headwater.query.duckdb.eligibility import REASON, Chosen, QueryPlan, plan
+from headwater.query.duckdb.eligibility import REASON, Chosen, QueryPlan, plan_query
 from headwater.query.duckdb.translation.terms import Refused
 from headwater.query.engines import Engine
 from headwater.query.explanation import Explained, Stage, TableRead
@@ -37,7 +37,7 @@ def explain(
     known: Sequence[Chosen] = ()
     reason = "it was asked for"
     try:
-        found = plan(warehouse, sql)
+        found = plan_query(warehouse, sql)
         known = found.scans
     except Refused as refused:
         reason = refused.reason if engine != "spark" else reason

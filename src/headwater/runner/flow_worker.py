@@ -50,7 +50,7 @@ class FlowWorker:
     """One flow's loop, in a thread of its own. An error that may go away is tried again; any other ends this flow
     alone, until somebody resumes it."""
 
-    plan: FlowSetup
+    setup: FlowSetup
     spark: SparkSession
     lease: Lease
     trigger: Trigger
@@ -83,7 +83,7 @@ class FlowWorker:
     @property
     def tag(self) -> str:
         """What the flow's Spark jobs are found by. A job group won't do: Hudi sets its own."""
-        return f"headwater:{self.plan.flow}"
+        return f"headwater:{self.setup.flow}"
 
     def run(self, others: Callable[[], bool]) -> None:
         """Until the flow is done or told to stop. `others`: may this one begin, as far as others go."""
@@ -92,7 +92,7 @@ class FlowWorker:
         try:
             # What is set here is this thread's: PySpark gives each thread of Python one of the JVM.
             context = self.spark.sparkContext
-            context.setLocalProperty("spark.scheduler.pool", self.plan.flow)
+            context.setLocalProperty("spark.scheduler.pool", self.setup.flow)
             context.addJobTag(self.tag)
             context.setInterruptOnCancel(True)
             self.spark = fork(self.spark)
@@ -129,7 +129,7 @@ class FlowWorker:
                 self.report.trouble = trouble
             self._probed = time.monotonic()
 
-        threading.Thread(target=ask, name=f"probe of {self.plan.flow}", daemon=True).start()
+        threading.Thread(target=ask, name=f"probe of {self.setup.flow}", daemon=True).start()
 
     def cancel(self) -> None:
         """End the Spark jobs of the step that runs."""
@@ -165,7 +165,7 @@ class FlowWorker:
         """All has been taken that was there: the flow is done, unless one above it was given up."""
         by = self.report.blocked_by = self.blockers()
         if by:
-            self.report.state, self.report.error = FlowState.BLOCKED, blocked(self.plan.flow, by)
+            self.report.state, self.report.error = FlowState.BLOCKED, blocked(self.setup.flow, by)
             self._say("blocked", by=list(by))
         else:
             self.report.state = FlowState.DONE
@@ -183,7 +183,7 @@ class FlowWorker:
             return False
         ahead = flow.ahead()
         self._healthy()
-        seconds = self.plan.pace.wait(ahead, time.monotonic())
+        seconds = self.setup.pace.wait(ahead, time.monotonic())
         behind = Lag(records=0) if ahead is None else Lag(ahead.rows, ahead.bytes)
         if seconds > 0:
             self.report.state = FlowState.WAITING
@@ -224,7 +224,7 @@ class FlowWorker:
         return done is not None
 
     def _landed(self, done: StepDone) -> None:
-        self.plan.pace.taken()
+        self.setup.pace.taken()
         self.report.landed(done)
         self._looked = False
         self._healthy()
@@ -242,7 +242,7 @@ class FlowWorker:
     def _opened(self) -> Steps:
         if self._flow is None:
             self.mounted()
-            self._flow = self.plan.open(self.spark, self._guard)
+            self._flow = self.setup.open(self.spark, self._guard)
         return self._flow
 
     def _guard(self) -> None:
@@ -257,7 +257,7 @@ class FlowWorker:
             try:
                 flow.close()
             except Exception as caught:
-                log.warning("input not closed", flow=self.plan.flow, error=str(caught))
+                log.warning("input not closed", flow=self.setup.flow, error=str(caught))
 
     def _look_behind(self, flow: Steps, otherwise: Lag | None, *, now: bool = False) -> None:
         """How far the flow is behind, where it is time to ask or has to be known `now`; `otherwise`: where it can't
@@ -277,7 +277,7 @@ class FlowWorker:
         error = as_headwater_error(caught, self.places)
         self._let_go()
         if self.stopping.is_set() or self._spark_has_ended():
-            log.info("step cut off", flow=self.plan.flow, error=str(error))
+            log.info("step cut off", flow=self.setup.flow, error=str(error))
             return True  # it is done again at the next start
         if not isinstance(error, TransientError) or (
             self.trigger == "once" and self._back_off.failures >= TRIES_OF_ONCE - 1
@@ -288,7 +288,7 @@ class FlowWorker:
         seconds = self._back_off.next(SOURCE_RETRY if away else LONGEST_RETRY)
         self.report.state, self.report.error = FlowState.RETRYING, error
         self.report.retry_at = datetime.now(timezone.utc) + timedelta(seconds=seconds)
-        log.warning("flow failed", flow=self.plan.flow, error=str(error), retry_in=seconds, exc_info=caught)
+        log.warning("flow failed", flow=self.setup.flow, error=str(error), retry_in=seconds, exc_info=caught)
         self._say("retry", error=str(error), code=str(error.code), seconds=round(seconds, 1))
         self._sleep(seconds)
         return False
@@ -300,7 +300,7 @@ class FlowWorker:
 
     def _fail(self, error: HeadwaterError, caught: BaseException) -> None:
         self.report.state, self.report.error = FlowState.FAILED, error
-        log.error("flow given up", flow=self.plan.flow, error=str(error), exc_info=caught)
+        log.error("flow given up", flow=self.setup.flow, error=str(error), exc_info=caught)
         self._say("failed", error=str(error), code=str(error.code))
 
     def _healthy(self) -> None:
@@ -343,4 +343,4 @@ class FlowWorker:
         return {"steps": self.report.steps, "rows": self.report.rows, "rejected": self.report.rejected}
 
     def _say(self, event: str, **details: Any) -> None:
-        self.tell(FlowEvent(event, self.plan.flow, details))
+        self.tell(FlowEvent(event, self.setup.flow, details))

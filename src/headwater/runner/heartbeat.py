@@ -91,7 +91,7 @@ class Heartbeat:
         """Pass on what people have told the flows."""
         controls = self.state.controls()
         for keeper in self.keepers():
-            keeper.control = controls.get(keeper.plan.flow, Control())
+            keeper.control = controls.get(keeper.setup.flow, Control())
 
     def _write(self) -> None:
         """Keep what has changed of the flows' states."""

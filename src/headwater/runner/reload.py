@@ -23,7 +23,7 @@ from headwater.project.load.loader import load_project
 from headwater.project.load.sql_files import FOLDERS
 from headwater.project.plan import Action, plan
 from headwater.runner.reports import FlowEvent
-from headwater.runner.supervisor import Supervisor, plans_by_flow
+from headwater.runner.supervisor import Supervisor, setups_by_flow
 from headwater.spark.errors import as_headwater_error
 from headwater.warehouse import Warehouse
 
@@ -87,27 +87,27 @@ class Reload:
         named, warehouse.project = self._runner.named, project
         try:
             self._runner.choose_again()
-            plans = {one.flow: one for one in self._runner.chosen()}
-            steps = [one for one in plan(project, warehouse.state.relations()) if str(one.name) in plans]
+            setups = {one.flow: one for one in self._runner.chosen()}
+            steps = [one for one in plan(project, warehouse.state.relations()) if str(one.name) in setups]
             require_applied(warehouse, steps, apply=apply)
-            running = {keeper.plan.flow: keeper.plan for keeper in flows.keepers}
+            running = {keeper.setup.flow: keeper.setup for keeper in flows.keepers}
             stepped = {str(one.name) for one in steps if one.action in (Action.CHANGE, Action.REBUILD)}
-            made_anew = {str(one.name) for one in steps if one.action is Action.REBUILD}
+            rebuilt = {str(one.name) for one in steps if one.action is Action.REBUILD}
             changed = [
                 flow
                 for flow, old in running.items()
-                if flow in plans
-                and (plans[flow].made_of != old.made_of or flow in stepped or plans[flow].after & made_anew)
+                if flow in setups
+                and (setups[flow].made_of != old.made_of or flow in stepped or setups[flow].after & rebuilt)
             ]
-            removed = [flow for flow in running if flow not in plans]
-            added = [flow for flow in plans if flow not in {*running, *flows.left_out, *flows.lent}]
+            removed = [flow for flow in running if flow not in setups]
+            added = [flow for flow in setups if flow not in {*running, *flows.left_out, *flows.lent}]
             flows.stop([*changed, *removed])
-            prepare(warehouse, set(plans), apply=apply)
+            prepare(warehouse, set(setups), apply=apply)
         except BaseException:
             warehouse.project, self._runner.named = before, named  # what was stopped begins again, as it was
             raise
         flows.named = self._runner.named
-        flows.follow(plans_by_flow(plans.values(), project.views), session)
+        flows.follow(setups_by_flow(setups.values(), project.views), session)
         return Reloaded(tuple(added), tuple(changed), tuple(removed))
 
 

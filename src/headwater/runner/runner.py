@@ -24,12 +24,12 @@ from headwater.runner.reload import reloadable
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState
 from headwater.runner.selection import flows_to_run
 from headwater.runner.setups.setup import FlowSetup
-from headwater.runner.setups.streams import stream_plan
-from headwater.runner.setups.tables import table_plan
-from headwater.runner.setups.topics import topic_plan
-from headwater.runner.setups.views import view_plans
+from headwater.runner.setups.streams import stream_setup
+from headwater.runner.setups.tables import table_setup
+from headwater.runner.setups.topics import topic_setup
+from headwater.runner.setups.views import view_setups
 from headwater.runner.socket.server import Answers, RunnerSocket
-from headwater.runner.supervisor import Supervisor, Worker, plans_by_flow
+from headwater.runner.supervisor import Supervisor, Worker, setups_by_flow
 from headwater.spark.internals import gateway_of
 from headwater.spark.jvm import HINT, Ending, Restarts, bury
 from headwater.spark.session import jvm_pid
@@ -87,20 +87,20 @@ class Runner:
         self.warehouse.require_lake()
         if self.select or self.exclude:
             self.named = flows_to_run(self.warehouse, self.select, self.exclude)
-        plans = self.chosen()
-        prepare(self.warehouse, {plan.flow for plan in plans}, apply=self.apply)
+        setups = self.chosen()
+        prepare(self.warehouse, {setup.flow for setup in setups}, apply=self.apply)
         known = self.warehouse.state.statuses()
-        reports = [FlowReport.after(plan.flow, known.get(plan.flow)) for plan in plans]
+        reports = [FlowReport.after(setup.flow, known.get(setup.flow)) for setup in setups]
         holder = Holder.here()
         heartbeat = Heartbeat(self.warehouse.state, holder, self.warehouse.project.settings.runtime.lease)
-        taken = [plan for plan, report in zip(plans, reports, strict=True) if self._take(plan, report, heartbeat)]
+        taken = [setup for setup, report in zip(setups, reports, strict=True) if self._take(setup, report, heartbeat)]
         self.door = None if self.answers is None or self.once else RunnerSocket(self.warehouse.project, self.answers)
         before, self.warehouse.restarts = self.warehouse.restarts, None  # a Spark that dies is replaced here
         try:
             if taken or self._lent:
                 heartbeat.start()
                 with nullcontext() if self.door is None else isolated(lambda: self.warehouse.project):
-                    self._run(taken, plans, reports, heartbeat)
+                    self._run(taken, setups, reports, heartbeat)
         finally:
             self.warehouse.restarts = before
             if self.door is not None:
@@ -109,7 +109,7 @@ class Runner:
         return reports
 
     def _run(
-        self, taken: Sequence[FlowSetup], plans: Sequence[FlowSetup], reports: list[FlowReport], heartbeat: Heartbeat
+        self, taken: Sequence[FlowSetup], setups: Sequence[FlowSetup], reports: list[FlowReport], heartbeat: Heartbeat
     ) -> None:
         """Until the flows are over; when Spark dies under them they go on in another, as after a crash."""
         restarts = Restarts(self.warehouse.project.settings.runtime.spark_restarts)
@@ -118,15 +118,15 @@ class Runner:
         flows = Supervisor(self.warehouse, heartbeat, reports, trigger, self.tell)
         flows.named, flows.left_out = (
             self.named,
-            frozenset({plan.flow for plan in plans} - {*heartbeat.leases, *self._lent}),
+            frozenset({setup.flow for setup in setups} - {*heartbeat.leases, *self._lent}),
         )
         flows.lent = set(self._lent)
-        flows.plans = dict(plans_by_flow(plans, self.warehouse.project.views))
+        flows.setups = dict(setups_by_flow(setups, self.warehouse.project.views))
         heartbeat.keepers = lambda: flows.keepers
         with nullcontext() if self.once else reloadable(self, flows):
             while not self._run_on(spark, taken, flows, heartbeat):
                 workers = [worker for worker in flows.workers.values() if self._goes_on(worker, heartbeat)]
-                taken, left = [one.keeper.plan for one in workers], [one.keeper.report for one in workers]
+                taken, left = [one.keeper.setup for one in workers], [one.keeper.report for one in workers]
                 owned = self.warehouse.owns_spark
                 ending = bury(gateway_of(spark.sparkContext)) if owned else Ending("Spark has ended")
                 log.error("Spark has ended", how=str(ending))
@@ -151,7 +151,7 @@ class Runner:
 
     def _goes_on(self, worker: Worker, heartbeat: Heartbeat) -> bool:
         """Whether a flow is to be run again in another Spark."""
-        report, lease = worker.keeper.report, heartbeat.leases.get(worker.keeper.plan.flow)
+        report, lease = worker.keeper.report, heartbeat.leases.get(worker.keeper.setup.flow)
         if lease is None or lease.lost or report.state in (FlowState.DONE, FlowState.BLOCKED):
             return False
         return not (self.once and report.state is FlowState.FAILED)
@@ -161,13 +161,15 @@ class Runner:
             report.state, report.error = FlowState.FAILED, error
             self.tell(FlowEvent("failed", report.flow, {"error": str(error), "code": str(error.code)}))
 
-    def _run_on(self, spark: SparkSession, plans: Sequence[FlowSetup], flows: Supervisor, heartbeat: Heartbeat) -> bool:
+    def _run_on(
+        self, spark: SparkSession, setups: Sequence[FlowSetup], flows: Supervisor, heartbeat: Heartbeat
+    ) -> bool:
         """Run the flows on a Spark; False if that has died under them."""
         heartbeat.holder = heartbeat.holder.with_jvm(jvm_pid())
         heartbeat.renew()
         flows.begin(spark)
         own = {report.flow: report for report in heartbeat.reports}
-        workers = [flows.prepared(plan, heartbeat.leases[plan.flow], own[plan.flow]) for plan in plans]
+        workers = [flows.prepared(setup, heartbeat.leases[setup.flow], own[setup.flow]) for setup in setups]
         if self.door is not None:
             heartbeat.also = self.door.open  # again and again: the runner that has the door may leave before this one
         self.on_ready(flows.reports)
@@ -177,9 +179,9 @@ class Runner:
             flows.supervise()
         stuck = self._await(flows, heartbeat.holder)
         for keeper in flows.keepers:
-            if keeper.plan.flow in stuck:
+            if keeper.setup.flow in stuck:
                 # It may still write until the process ends: the lease is left to whoever finds the process dead.
-                heartbeat.leases.pop(keeper.plan.flow, None)
+                heartbeat.leases.pop(keeper.setup.flow, None)
                 if flows.spark_ended.is_set():
                     error = TerminalError(
                         Code.SPARK_FAILED, "Spark has ended, and the step in hand does not", hint=HINT
@@ -197,24 +199,26 @@ class Runner:
     def chosen(self) -> list[FlowSetup]:
         """The flows that this runner is for, by the project as it is now."""
         wanted, project = self.named, self.warehouse.project
-        plans = [topic_plan(self.warehouse, topic) for topic in project.topics.values()]
+        setups = [topic_setup(self.warehouse, topic) for topic in project.topics.values()]
         streaming = streaming_tables(project)
         for name in kept_tables(project):
-            plans.append((stream_plan if name in streaming else table_plan)(self.warehouse, name))
-        return [plan for plan in plans if not wanted or plan.flow in wanted] + view_plans(self.warehouse, set(wanted))
+            setups.append((stream_setup if name in streaming else table_setup)(self.warehouse, name))
+        return [setup for setup in setups if not wanted or setup.flow in wanted] + view_setups(
+            self.warehouse, set(wanted)
+        )
 
-    def _take(self, plan: FlowSetup, report: FlowReport, heartbeat: Heartbeat) -> bool:
+    def _take(self, setup: FlowSetup, report: FlowReport, heartbeat: Heartbeat) -> bool:
         """Take the flow's lease; whether it is ours. One that a command has is taken later, when it comes back."""
         try:
-            lease = Lease.take(heartbeat.state, plan.flow, heartbeat.holder, heartbeat.duration)
+            lease = Lease.take(heartbeat.state, setup.flow, heartbeat.holder, heartbeat.duration)
         except HeadwaterError as error:
-            if error.code is Code.FLOW_HELD and not self.once and is_lent(heartbeat.state, plan.flow):
-                self._lent.add(plan.flow)
+            if error.code is Code.FLOW_HELD and not self.once and is_lent(heartbeat.state, setup.flow):
+                self._lent.add(setup.flow)
                 return False
             report.state, report.error = FlowState.FAILED, error
-            self.tell(FlowEvent("failed", plan.flow, {"error": str(error), "code": str(error.code)}))
+            self.tell(FlowEvent("failed", setup.flow, {"error": str(error), "code": str(error.code)}))
             return False
-        heartbeat.leases[plan.flow] = lease
+        heartbeat.leases[setup.flow] = lease
         heartbeat.reports.append(report)
         return True
 
@@ -235,7 +239,7 @@ class Runner:
         if not _joined(threads, grace):
             for keeper in flows.keepers:
                 if not keeper.over.is_set() and not flows.spark_ended.is_set():
-                    log.info("step cancelled", flow=keeper.plan.flow)
+                    log.info("step cancelled", flow=keeper.setup.flow)
                     keeper.cancel()
             if not _joined(threads, UNWINDING) and self.warehouse.owns_spark:
                 holder.end_jvm()  # what it has not committed is done again at the next start

@@ -21,7 +21,7 @@ from headwater.runner.leases import Lease
 from headwater.runner.mounts import Mount
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState
 from headwater.runner.setups.setup import FlowSetup
-from headwater.runner.setups.views import view_plans
+from headwater.runner.setups.views import view_setups
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Supervisor:
         self.reports = reports
         self.changing = threading.RLock()
         """Held while what should run is looked at or changed."""
-        self.plans: dict[str, FlowSetup] = {}
+        self.setups: dict[str, FlowSetup] = {}
         """What should run, but for views that statements make."""
         self.named: frozenset[str] = frozenset()
         """The flows that the runner was told by name; none: it runs all."""
@@ -98,27 +98,27 @@ class Supervisor:
 
     # --- flows that come
 
-    def prepared(self, plan: FlowSetup, lease: Lease, report: FlowReport) -> Worker:
+    def prepared(self, setup: FlowSetup, lease: Lease, report: FlowReport) -> Worker:
         """A flow that is ours, ready to be started."""
         keeper = FlowWorker(
-            plan,
+            setup,
             self._spark,
             lease,
-            self._trigger or plan.trigger,
+            self._trigger or setup.trigger,
             report,
             self._tell,
             threading.Event(),
-            self._heartbeat.control(plan.flow),
+            self._heartbeat.control(setup.flow),
             self.spark_ended,
             self._places,
             self._mount.check,
-            blockers=partial(self.blockers, plan.flow),
+            blockers=partial(self.blockers, setup.flow),
         )
         thread = threading.Thread(
-            target=keeper.run, args=(partial(self._turn_of, keeper),), name=plan.flow, daemon=True
+            target=keeper.run, args=(partial(self._turn_of, keeper),), name=setup.flow, daemon=True
         )
         worker = Worker(keeper, thread)
-        self.workers[plan.flow] = worker
+        self.workers[setup.flow] = worker
         return worker
 
     def begin(self, spark: SparkSession) -> None:
@@ -147,7 +147,7 @@ class Supervisor:
         """In a run that comes to an end: wait until every end is known, and what this flow reads is up to date."""
         keepers = self.keepers
         awaited = [other.ready for other in keepers]
-        awaited += [other.over for other in keepers if other.plan.flow in keeper.plan.after]
+        awaited += [other.over for other in keepers if other.setup.flow in keeper.setup.after]
         for event in awaited:
             while not event.wait(0.05):
                 if keeper.stopping.is_set():
@@ -168,23 +168,23 @@ class Supervisor:
         with self.changing:
             asked, wanted = self._warehouse.state.releases(), self._wanted()
             for flow, worker in list(self.workers.items()):
-                plan = wanted.get(flow)
-                stays = plan is not None and plan.made_of == worker.keeper.plan.made_of and flow not in asked
+                setup = wanted.get(flow)
+                stays = setup is not None and setup.made_of == worker.keeper.setup.made_of and flow not in asked
                 if not stays or worker.leaving_since is not None:
                     self._let_go(flow, worker)
-                    if flow not in self.workers and plan is not None:
+                    if flow not in self.workers and setup is not None:
                         self.lent.add(flow)
             self.lent &= set(wanted)
             shown = {*wanted, *self.workers, *self.left_out}
             self.reports[:] = [report for report in self.reports if report.flow in shown]
-            for flow, plan in wanted.items():
+            for flow, setup in wanted.items():
                 if flow not in self.workers and flow not in asked and not self._ending.is_set():
-                    self._take(plan)
+                    self._take(setup)
 
-    def follow(self, plans: Mapping[str, FlowSetup], spark: SparkSession) -> None:
+    def follow(self, setups: Mapping[str, FlowSetup], spark: SparkSession) -> None:
         """From now on these should run, in sessions like this one."""
         with self.changing:
-            self.plans, self._spark, self._views = dict(plans), spark, (None, [])
+            self.setups, self._spark, self._views = dict(setups), spark, (None, [])
             self.look()
 
     def stop(self, flows: Collection[str]) -> None:
@@ -204,25 +204,25 @@ class Supervisor:
         made = [(record.name, record.statement) for record in records if record.statement is not None]
         if self._views[0] != made:
             project = self._warehouse.project
-            plans = view_plans(self._warehouse, set(self.named))
-            self._views = (made, [one for one in plans if one.flow.partition(".")[2] not in project.views])
-        found = {**self.plans, **{plan.flow: plan for plan in self._views[1]}}
-        return {flow: plan for flow, plan in found.items() if flow not in self.left_out}
+            setups = view_setups(self._warehouse, set(self.named))
+            self._views = (made, [one for one in setups if one.flow.partition(".")[2] not in project.views])
+        found = {**self.setups, **{setup.flow: setup for setup in self._views[1]}}
+        return {flow: setup for flow, setup in found.items() if flow not in self.left_out}
 
-    def _take(self, plan: FlowSetup) -> None:
+    def _take(self, setup: FlowSetup) -> None:
         try:
-            lease = Lease.take(self._warehouse.state, plan.flow, self._heartbeat.holder, self._heartbeat.duration)
+            lease = Lease.take(self._warehouse.state, setup.flow, self._heartbeat.holder, self._heartbeat.duration)
         except HeadwaterError as error:
             if error.code is Code.FLOW_HELD:
                 return  # a command is still at work on it, or another runner has it
             raise
-        report = next((one for one in self.reports if one.flow == plan.flow), None)
+        report = next((one for one in self.reports if one.flow == setup.flow), None)
         if report is None:
-            report = FlowReport.after(plan.flow, self._warehouse.state.statuses().get(plan.flow))
+            report = FlowReport.after(setup.flow, self._warehouse.state.statuses().get(setup.flow))
             self.reports.append(report)
         self._heartbeat.add(lease, report)
-        self.prepared(plan, lease, report).thread.start()
-        self.lent.discard(plan.flow)
+        self.prepared(setup, lease, report).thread.start()
+        self.lent.discard(setup.flow)
 
     def _let_go(self, flow: str, worker: Worker) -> None:
         """Once a round until the flow has ended: tell it to, cancel a step that takes too long, give its lease back."""
@@ -251,7 +251,7 @@ class Supervisor:
         found, seen, waiting = list[str](), {flow}, [flow]
         while waiting:
             worker = self.workers.get(waiting.pop())
-            for above in sorted(() if worker is None else worker.keeper.plan.after - seen):
+            for above in sorted(() if worker is None else worker.keeper.setup.after - seen):
                 seen.add(above)
                 other = self.workers.get(above)
                 if other is None:
@@ -265,9 +265,9 @@ class Supervisor:
 
     def note_blocked(self) -> None:
         """Keep in each report what blocks its flow, and say when that changes."""
-        now = {keeper.plan.flow: self.blockers(keeper.plan.flow) for keeper in self.keepers}
+        now = {keeper.setup.flow: self.blockers(keeper.setup.flow) for keeper in self.keepers}
         for keeper in self.keepers:
-            flow = keeper.plan.flow
+            flow = keeper.setup.flow
             by, before = now.get(flow, ()), self._blocked.get(flow, ())
             keeper.report.blocked_by = by
             if by != before and keeper.report.state is not FlowState.FAILED:
@@ -275,10 +275,10 @@ class Supervisor:
         self._blocked = now
 
 
-def plans_by_flow(plans: Collection[FlowSetup], views: Collection[str]) -> Mapping[str, FlowSetup]:
+def setups_by_flow(setups: Collection[FlowSetup], views: Collection[str]) -> Mapping[str, FlowSetup]:
     """By their flows, without those of views that statements made: these are looked up again and again."""
     return {
-        plan.flow: plan
-        for plan in plans
-        if not plan.flow.startswith(f"{Kind.VIEW.plural}.") or plan.flow.partition(".")[2] in views
+        setup.flow: setup
+        for setup in setups
+        if not setup.flow.startswith(f"{Kind.VIEW.plural}.") or setup.flow.partition(".")[2] in views
     }

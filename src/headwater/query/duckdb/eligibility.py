@@ -136,7 +136,7 @@ class _Plans:
 _plans = _Plans()
 
 
-def plan(warehouse: Warehouse, sql: str) -> QueryPlan:
+def plan_query(warehouse: Warehouse, sql: str) -> QueryPlan:
     """How DuckDB would answer a query; Refused with the reason if Spark has to."""
     catalogue = Catalogue(warehouse)
     found = _plans.get(catalogue, sql)

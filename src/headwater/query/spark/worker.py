@@ -271,11 +271,11 @@ def pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 def _scans(warehouse: Warehouse, sql: str) -> list[Any]:
     """What is known of the query's relations without Spark."""
-    from headwater.query.duckdb.eligibility import plan
+    from headwater.query.duckdb.eligibility import plan_query
     from headwater.query.duckdb.translation.terms import Refused
 
     try:
-        return [one.scan for one in plan(warehouse, sql).scans]
+        return [one.scan for one in plan_query(warehouse, sql).scans]
     except Refused as refused:
         return list(refused.scans)
     except HeadwaterError:

@@ -39,7 +39,7 @@ class FlowSetup:
     """What it is put together from: equal as long as the flow need not be opened again."""
 
 
-def plan_of_table(warehouse: Warehouse, name: str, open: Callable[[SparkSession, Guard], Steps]) -> FlowSetup:
+def setup_of_table(warehouse: Warehouse, name: str, open: Callable[[SparkSession, Guard], Steps]) -> FlowSetup:
     """How a table of the project is run, whatever keeps it: after what it reads, as soon as something is there."""
     from headwater.project.graph import Name, graph_of  # with a parser of SQL, which no list of flows needs
 

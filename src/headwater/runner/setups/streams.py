@@ -24,7 +24,7 @@ from headwater.project.decorators import Registered
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import inputs_of, streaming_tables
 from headwater.runner.preflight import empty, notes_of, require_fence
-from headwater.runner.setups.setup import FlowSetup, Guard, plan_of_table
+from headwater.runner.setups.setup import FlowSetup, Guard, setup_of_table
 from headwater.runner.setups.stream_inputs import InputRebuilt, StreamInputs
 from headwater.schema.types import parse_ddl
 from headwater.sources.reader import Lag, OffsetRange
@@ -42,9 +42,9 @@ _CHANGED = re.compile(r"SCHEMA_CHANGED|schema change", re.IGNORECASE)
 Take = Callable[[DataFrame, int], None]
 
 
-def stream_plan(warehouse: Warehouse, name: str) -> FlowSetup:
+def stream_setup(warehouse: Warehouse, name: str) -> FlowSetup:
     """How a table is run that a streaming query makes."""
-    return plan_of_table(warehouse, name, lambda spark, guard: StreamFlow(TableQuery(warehouse, name, spark, guard)))
+    return setup_of_table(warehouse, name, lambda spark, guard: StreamFlow(TableQuery(warehouse, name, spark, guard)))
 
 
 @dataclass

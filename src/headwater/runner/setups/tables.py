@@ -18,7 +18,7 @@ from headwater.formats.spark_table import SparkTable
 from headwater.incremental.relations import InputRelation, RelationVersion, relation_of
 from headwater.project.graph import Name, graph_of
 from headwater.runner.preflight import empty, require_fence
-from headwater.runner.setups.setup import FlowSetup, Guard, plan_of_table
+from headwater.runner.setups.setup import FlowSetup, Guard, setup_of_table
 from headwater.schema.types import parse_ddl
 from headwater.tables.apply.input import VersionsInput
 from headwater.tables.apply.shape import Shape
@@ -30,9 +30,9 @@ from headwater.views.transformed import open_transform
 from headwater.warehouse import Warehouse, fingerprint
 
 
-def table_plan(warehouse: Warehouse, name: str) -> FlowSetup:
+def table_setup(warehouse: Warehouse, name: str) -> FlowSetup:
     """How a table is run that applies changes, is kept by a query, or is loaded from a file."""
-    return plan_of_table(warehouse, name, partial(table_flow, warehouse, name))
+    return setup_of_table(warehouse, name, partial(table_flow, warehouse, name))
 
 
 def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guard) -> Steps:

@@ -78,7 +78,7 @@ class SourceInput(FlowInput[DataFrame]):
         self._reader.close()
 
 
-def topic_plan(warehouse: Warehouse, topic: Topic) -> FlowSetup:
+def topic_setup(warehouse: Warehouse, topic: Topic) -> FlowSetup:
     """How a topic is run."""
     source = warehouse.project.sources[topic.from_]
     return FlowSetup(

@@ -24,16 +24,16 @@ JOINED = timedelta(milliseconds=200)
 """Commits of a view's sources within this time are taken by one refresh."""
 
 
-def view_plans(warehouse: Warehouse, wanted: set[str]) -> list[FlowSetup]:
+def view_setups(warehouse: Warehouse, wanted: set[str]) -> list[FlowSetup]:
     """The views that a runner keeps: immediate and periodic ones, and those that it is told by name."""
-    plans = []
+    setups = []
     for name in warehouse.views():
         definition = warehouse.definition(Kind.VIEW, name)
         assert isinstance(definition, View)
         flow = flow_name(name, Kind.VIEW)
         if flow in wanted or (not wanted and definition.refresh.mode in ("immediate", "periodic")):
-            plans.append(_plan(warehouse, definition, flow))
-    return plans
+            setups.append(_plan(warehouse, definition, flow))
+    return setups
 
 
 def _plan(warehouse: Warehouse, definition: View, flow: str) -> FlowSetup:
