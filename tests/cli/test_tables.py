@@ -20,7 +20,7 @@ from headwater.cli.rows import Output, TableStyle, hidden_columns, named_columns
 from headwater.cli.values import shown, shown_as, time_text
 from headwater.core.errors import Code, UsageError
 from headwater.core.units import readable_size
-from headwater.query.records import told
+from headwater.query.records import result_of
 from tests.cli.screen import WEIRD, in_pipe, on_terminal
 
 
@@ -195,5 +195,5 @@ def test_headings_are_in_the_stream_of_their_tables(capsys: pytest.CaptureFixtur
 
 
 def test_an_answer_of_one_column_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows(told([{"plan": "  word " * 100}], ["plan"]), "table", TableStyle())
+    print_rows(result_of([{"plan": "  word " * 100}], ["plan"]), "table", TableStyle())
     assert len(capsys.readouterr().out.splitlines()) == 2

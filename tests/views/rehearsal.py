@@ -80,7 +80,7 @@ class Rehearsal:
             return
         with pytest.raises(NotIncremental) as refused:
             self.kept(sql)
-        assert refused.value.told() == falls_back
+        assert refused.value.message() == falls_back
 
 
 def _changed(

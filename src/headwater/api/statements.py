@@ -19,7 +19,7 @@ from headwater.operations.exports import checked, explained
 from headwater.operations.listings import HISTORY, shown
 from headwater.query.engines import Engine, answer
 from headwater.query.limits import Limits, QueryStop
-from headwater.query.records import told
+from headwater.query.records import result_of
 from headwater.query.result import Result
 from headwater.query.settings import SqlSettings
 from headwater.query.system.folders import hide_folders
@@ -175,7 +175,7 @@ class _Execution:
         what = statement.what
         if isinstance(what, ExportStatement):
             self._check_export(what)
-            return told(explained(what), ["property", "value"])
+            return result_of(explained(what), ["property", "value"])
         if isinstance(what, CreateView):
             from headwater.operations.views import explain_query
 
@@ -300,24 +300,24 @@ class _Execution:
     def _describe(self, statement: Describe) -> Result:
         if statement.what.system and not statement.history:
             columns = self._system(statement.what).columns
-            return told([{"column": name, "type": type} for name, type in columns.items()], ["column", "type"])
+            return result_of([{"column": name, "type": type} for name, type in columns.items()], ["column", "type"])
         from pyspark.sql.pandas.types import from_arrow_type
 
         kind, name = self._resolved(statement.what), statement.what.name
         if statement.history:
             commits = self._warehouse.lookup(kind, name).history()
-            return told([commit.to_dict() for commit in commits], HISTORY)
+            return result_of([commit.to_dict() for commit in commits], HISTORY)
         # An engine's own word for it: DuckDB's comes without a JVM.
         query = exp.select("*").from_(exp.to_table(f"{kind.plural}.{name}")).limit(0)
         found = answer(self._warehouse, query.sql(dialect="spark"), engine=self._engine, here=True)
         rows = [{"column": f.name, "type": from_arrow_type(f.type).simpleString()} for f in found.schema]
-        return told(rows, ["column", "type"])
+        return result_of(rows, ["column", "type"])
 
     def _set(self, statement: SetOption) -> Result:
         try:
             if statement.name is not None and statement.value is not None:
                 self._settings.set(statement.name, statement.value)
-            return told(self._settings.shown(statement.name), ["name", "value"])
+            return result_of(self._settings.shown(statement.name), ["name", "value"])
         except UsageError as error:
             raise pointed(error, self._text, statement.span) from None
 
@@ -427,11 +427,11 @@ class _Execution:
 
 
 def _one(row: Mapping[str, object]) -> Result:
-    return told([row], list(row))
+    return result_of([row], list(row))
 
 
 def _lines(lines: Sequence[str]) -> Result:
-    return told([{"plan": line} for line in lines], ["plan"])
+    return result_of([{"plan": line} for line in lines], ["plan"])
 
 
 def _named_in(error: UsageError, query: exp.Query) -> Span | None:

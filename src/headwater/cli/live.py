@@ -44,7 +44,7 @@ class RunDisplay:
     def on_event(self, event: Any) -> None:
         if self._as_json:
             self.line(event.record())
-        elif not self._live and (sentence := told(event.record())) and not self._repeated(event):
+        elif not self._live and (sentence := sentence_of(event.record())) and not self._repeated(event):
             self._quietly(lambda: note(sentence))
 
     def _repeated(self, event: Any) -> bool:
@@ -159,7 +159,7 @@ _COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 _NUMBERS = frozenset({"rows/s", "lag", "rows", "rejected"})
 
 
-def told(event: Mapping[str, Any]) -> str | None:
+def sentence_of(event: Mapping[str, Any]) -> str | None:
     """An event in a line."""
     flow, kind = event.get("flow"), event["event"]
     if kind == "step":

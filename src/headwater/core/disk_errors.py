@@ -69,10 +69,10 @@ def disk_error(message: str, cause: OSError, *paths: str) -> HeadwaterError:
     named = [os.fsdecode(name) for name in (cause.filename, cause.filename2) if isinstance(name, (str, bytes))]
     full = cause.errno in _FULL or tells_full(str(cause))
     kind = TransientError if is_passing(cause) else TerminalError
-    return kind(Code.STORAGE_FAILED, f"{message}: {told(cause)}{room([*named, *paths])}", hint=hint_for(full=full))
+    return kind(Code.STORAGE_FAILED, f"{message}: {cause_of(cause)}{room([*named, *paths])}", hint=hint_for(full=full))
 
 
-def told(error: OSError) -> str:
+def cause_of(error: OSError) -> str:
     """What the file system said, with the name of the file."""
     if error.strerror is None:
         return str(error) or type(error).__name__

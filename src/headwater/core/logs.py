@@ -15,7 +15,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
-from headwater.core.disk_errors import room, told
+from headwater.core.disk_errors import cause_of, room
 from headwater.core.private_files import create_private, make_private
 
 _STDERR = 2
@@ -65,7 +65,7 @@ class RotatingLog(RotatingFileHandler):
                 stream, self.stream = self.stream, None
                 stream.close()
         if self._left_out == 1:
-            message = f"the log {self.baseFilename} can't be written: {told(error)}{room([self.baseFilename])}"
+            message = f"the log {self.baseFilename} can't be written: {cause_of(error)}{room([self.baseFilename])}"
             with suppress(OSError, ValueError):
                 print(f"{message}; its lines are left out until it can", file=sys.stderr, flush=True)
 

@@ -49,7 +49,7 @@ from headwater.sources.decoders.base import (
     UNKNOWN,
     Decoder,
 )
-from headwater.sources.decoders.cast_failures import texts_of, told, with_more
+from headwater.sources.decoders.cast_failures import texts_of, texts_or_none, with_more
 from headwater.sources.decoders.typed import PROBLEM_TYPE, problem
 from headwater.spark.arrow_bridge import Additions, Selection
 from headwater.spark.frames import column
@@ -326,7 +326,7 @@ def _cast_failures(standard: Sequence[StandardColumn], others: Column) -> Column
     decoder has found."""
     alone = [one for one in standard if one.from_source or one.path == (one.name,)]
     if not alone:
-        return told(others)
+        return texts_or_none(others)
     return with_more(others, texts_of({one.name: F.when(one.is_unreadable, one.found.cast("string")) for one in alone}))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from headwater.core.model import Kind
 from headwater.core.spec import RelationSpec, Topic, View
 from headwater.formats.base import Address
-from headwater.query.records import told
+from headwater.query.records import result_of
 from headwater.query.result import Result
 from headwater.query.system.registry import SYSTEM_TABLES
 from headwater.sql.names import SYSTEM
@@ -30,13 +30,13 @@ def shown(
         rows = [_summary(warehouse, kind, name) for name in known[kind]]
         for row in rows if read_only else ():
             row["location"] = _inside(warehouse, warehouse.address(kind, str(row["name"])))
-        return told(rows, columns)
+        return result_of(rows, columns)
     if statement.what == "system":
         rows = [
             {"name": f"{SYSTEM}.{one.name}", "columns": len(one.columns), "description": one.description}
             for one in SYSTEM_TABLES.values()
         ]
-        return told(rows, ["name", "columns", "description"])
+        return result_of(rows, ["name", "columns", "description"])
     exports = warehouse.project.exports.items()
     hidden = ("/", ".", "file:") if read_only else ()
     rows = [
@@ -49,7 +49,7 @@ def shown(
         }
         for name, e in exports
     ]
-    return told(rows, ["name", "from", "format", "to", "mode"])
+    return result_of(rows, ["name", "from", "format", "to", "mode"])
 
 
 def _summary(warehouse: Warehouse, kind: Kind, name: str) -> dict[str, object]:

@@ -105,7 +105,7 @@ def create_view(
             end = current_versions(flow.refresher.view_query.inputs())
             refused = compiled(flow.refresher.view_query, flow.refresher.spark, end).refused
             if refused is not None:
-                raise UsageError(Code.NOT_INCREMENTAL, refused.told(), hint=refused.hint or None)
+                raise UsageError(Code.NOT_INCREMENTAL, refused.message(), hint=refused.hint or None)
         return _done(flow, full="it is the first build" if flow.ledger.last() is None else "it was rebuilt")
 
 

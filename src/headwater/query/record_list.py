@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from headwater.core.record import Record, html_table
-from headwater.query.records import told
+from headwater.query.records import result_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,17 +33,17 @@ class Listing(list[R]):
     def to_arrow(self) -> pa.Table:
         """As an Arrow table; what is nested is JSON."""
         rows = self.to_dicts()
-        return told(rows, _columns(rows)).to_arrow()
+        return result_of(rows, _columns(rows)).to_arrow()
 
     def to_pandas(self) -> pd.DataFrame:
         """As a pandas frame; what is nested is JSON."""
         rows = self.to_dicts()
-        return told(rows, _columns(rows)).to_pandas()
+        return result_of(rows, _columns(rows)).to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
         """As a polars frame; what is nested is JSON."""
         rows = self.to_dicts()
-        return told(rows, _columns(rows)).to_polars()
+        return result_of(rows, _columns(rows)).to_polars()
 
     def _repr_html_(self) -> str:
         rows = self.to_dicts()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PLAIN = (bool, int, float, str, Decimal, bytes, date, datetime)
 
 
-def told(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> Result:
+def result_of(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> Result:
     """Rows that were not asked of an engine; what is nested in them is JSON."""
     import pyarrow as pa
 

@@ -86,7 +86,7 @@ class RowChecks:
     def require_fitting(self, made: Compiled, format: Format) -> None:
         """Refuse what the query's result can't be given."""
         if self.late is not None and self.late.leaves_out:
-            why = None if made.refused is None else made.refused.told()
+            why = None if made.refused is None else made.refused.message()
             if not format.can(Capability.UPSERT):
                 why = format.refusal(Capability.UPSERT)
             if why is not None:

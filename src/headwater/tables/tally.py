@@ -82,7 +82,7 @@ class Tally:
         expected = {name.removeprefix(_EXPECTED): rows for name, rows in total.items() if name.startswith(_EXPECTED)}
         return CheckCounts(found["watermark"], total[LATE], dict(sorted(expected.items())))
 
-    def told(self) -> Mapping[str, object] | None:
+    def checks(self) -> Mapping[str, object] | None:
         """The same, as a step tells it."""
         counts = self.counts()
         return None if counts is None else counts.to_dict()

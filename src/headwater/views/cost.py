@@ -27,7 +27,7 @@ class Decision:
     figures: dict[str, Any]
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         first, second = self.figures["incremental_ms"], self.figures["full_ms"]
         return f"estimated {first} ms incrementally, {second} ms in full, margin {MARGIN}"
 

@@ -21,8 +21,8 @@ def explained(view: str, policy: str, made: Compiled, next: str | None = None) -
     if made.query is None or made.kept is None:
         assert made.refused is not None
         hint = f"; {made.refused.hint}" if made.refused.hint else ""
-        return Explanation(view, False, made.refused.told() + hint, policy, "", None, next)
-    stored = made.kept.told
+        return Explanation(view, False, made.refused.message() + hint, policy, "", None, next)
+    stored = made.kept.description
     node = _topped if isinstance(made.kept, Grouped) and made.kept.brings_forward else _node
     plan = node(made.query.operator, made.view_query)
     strategies = sorted({one.strategy.value for one in made.query.operator.walk()})

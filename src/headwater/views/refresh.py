@@ -104,12 +104,12 @@ class Refresher:
             return RefreshDecision(False, f"the policy is {policy}", None, made, changed)
         decision = decided(changed, self.notes.refreshes())
         log.info("refresh decided", view=self.name, incremental=decision.incremental, **decision.figures)
-        return RefreshDecision(not decision.incremental, decision.told, decision, made, changed)
+        return RefreshDecision(not decision.incremental, decision.sentence, decision, made, changed)
 
     def _obstacle(self, made: Compiled, start: Versions, end: Versions) -> str | None:
         """Why the change can't be brought in, in words."""
         if made.refused is not None:
-            return made.refused.told()
+            return made.refused.message()
         if not self.table.format.can(Capability.UPSERT):
             return self.table.format.refusal(Capability.UPSERT)
         if ID not in self.table.schema().names:

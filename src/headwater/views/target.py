@@ -62,7 +62,7 @@ class ViewTarget(Target[VersionRange]):
             return Landed(version, self.last.rows_changed, came_to_nothing=nothing)
         if nothing:  # what was left out has been dealt with, and is not judged again: the step is over
             step.extend({EMPTY: True})
-        return Landed(version, self.last.rows_changed, row_checks.tally.left_out, row_checks.tally.told())
+        return Landed(version, self.last.rows_changed, row_checks.tally.left_out, row_checks.tally.checks())
 
     def _keep_notes(self, intent: Intent) -> None:
         self.refresher.notes = self.refresher.notes.of(intent.epoch)

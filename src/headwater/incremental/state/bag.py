@@ -38,7 +38,7 @@ class Bag(StoredResult):
         self.columns = tuple(name for name, _ in query.columns)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return "rows that came are added, rows that went are found by their fingerprint"
 
     def whole(self, run: Run) -> DataFrame:

@@ -74,7 +74,7 @@ class StoredResult(ABC):
 
     @property
     @abstractmethod
-    def told(self) -> str:
+    def description(self) -> str:
         """How it is stored, for people."""
 
 

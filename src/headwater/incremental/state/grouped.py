@@ -66,7 +66,7 @@ class Grouped(StoredResult):
         return self._forward is not None
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         if self._forward is not None:
             return "stored groups are brought forward by the change; a group whose rows have to be seen is read again"
         return "the groups that the change touches are recomputed from the sources"

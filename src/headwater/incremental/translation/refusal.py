@@ -16,7 +16,7 @@ class NotIncremental(Exception):
         self.hint = hint
         self.part = "" if part is None else _short(part.sql(dialect="spark"))
 
-    def told(self) -> str:
+    def message(self) -> str:
         """The reason, with the part of the query that it is about."""
         return f"{self.reason}: {self.part}" if self.part else self.reason
 

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from headwater.sources.append.records import ELEMENT, PATH
 from headwater.sources.decoders.base import CAST_FAILURES, EVENT, PROBLEM, SCHEMA, UNKNOWN
-from headwater.sources.decoders.cast_failures import told as cast_failures_or_none
+from headwater.sources.decoders.cast_failures import texts_or_none as cast_failures_or_none
 from headwater.sources.decoders.cast_failures import with_more
 from headwater.sources.decoders.json import JsonDecoder
 from headwater.sources.decoders.typed import PROBLEM_TYPE, problem

@@ -16,14 +16,14 @@ def texts_of(texts: Mapping[str, Column]) -> Column:
     return F.map_filter(found, lambda _, text: text.isNotNull())
 
 
-def told(known: Column) -> Column:
+def texts_or_none(known: Column) -> Column:
     """Cast failures, none instead of NULL."""
     return F.coalesce(known.cast(_MAP), F.create_map().cast(_MAP))
 
 
 def with_more(known: Column, more: Column) -> Column:
     """Cast failures that are known, and others; what is known of a name stays."""
-    first = told(known)
+    first = texts_or_none(known)
     return F.map_concat(first, F.map_filter(more, lambda name, _: ~F.array_contains(F.map_keys(first), name)))
 
 
