@@ -1,4 +1,4 @@
-"""Make the tables in the documentation anew: `python docs/refresh.py`."""
+"""Make the tables in the documentation again: `python docs/refresh.py`."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Types:
         if value is None:
             return None
         if isinstance(data_type, ArrayType) and not value:
-            return "ARRAY()"  # takes the type of what it stands beside
+            return "ARRAY()"  # takes the type of what it stands next to
         if not isinstance(data_type, AtomicType) or isinstance(data_type, BinaryType):
             raise NotIncremental("a linked subquery whose value over nothing can't be written down")
         text = frame.select(column(name).cast("string")).collect()[0][0]
