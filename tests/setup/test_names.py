@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,3 +42,24 @@ def _classes() -> Iterator[tuple[str, str]]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 yield str(path.relative_to(PACKAGE)), node.name
+
+
+HOME_MADE = re.compile(
+    r"\b(unsteady|waterline|upkeep|handover|learnt|misfits?|Ahead|LightTable|anew|beside|surroundings)\b"
+    r"|\blight (table|reader|side|librar)"
+)
+"""Words that nobody in the field uses for it; HOUSE and decision 0038 have those that are used instead."""
+MEANT = ("cellar,beside the wine",)
+
+
+def test_home_made_words_do_not_come_back() -> None:
+    root = PACKAGE.parents[1]
+    pages = [path for path in (root / "docs").rglob("*.md") if path.parent.name != "decisions"]
+    files = [*MODULES, *pages, root / "README.md", root / "CONTRIBUTING.md"]
+    found = [
+        f"{path.relative_to(root)}:{number} {match[0]}"
+        for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if (match := HOME_MADE.search(line)) and not any(text in line for text in MEANT)
+    ]
+    assert found == []
