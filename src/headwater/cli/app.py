@@ -18,28 +18,26 @@ from headwater.core.extras import require_python
 from headwater.project.load.files import HOME, find_project
 
 COMMANDS = {
-    "init": "Write a project that passes `check` and runs: on sample data, or on data that are there already.",
-    "demo": "Make a small shop's lake from events and a database, and say what happened and what to try next.",
-    "check": "Report everything that is wrong with the project: exit 0 if nothing is, 2 otherwise.",
-    "plan": "Say what would be created, changed and rebuilt, why, and how much that reads. Changes nothing.",
+    "init": "Create a project that is ready to run, with sample data or for data you already have.",
+    "demo": "Run a demo: the lake of a small shop, from events and a database, and what to try next.",
+    "check": "Report every mistake in the project. Exit 0 if there is none, 2 otherwise.",
+    "plan": "Show what a run would create, change and rebuild, why, and how much it reads. Changes nothing.",
     "schema": "Print the JSON Schema of headwater.yml, for editors and other programs.",
     "formats": "Show what each table format can do.",
-    "run": "Run the flows: continuously, every so often, or once. Exit 1 if any failed, 0 when told to stop.",
-    "reload": (
-        "Check the changed project and go on by it: only the flows that are new, changed or gone begin again or end."
-    ),
+    "run": "Run the flows: continuously, at an interval, or once. Exit 1 if any failed, 0 when stopped.",
+    "reload": ("Make the runner reload the changed project. Only new, changed and removed flows are affected."),
     "status": "Show each flow: its state, rate, lag, last commit, last error and who runs it. Needs no Spark.",
-    "query": "Answer a query, or do what a statement says; rows go to standard output.",
-    "sql": "A shell for SQL, with one lake that stays open; statements can be piped into it too.",
-    "completion": "Print, or install, what has bash, zsh or fish complete commands, options and names.",
+    "query": "Run a query or statement; rows go to standard output.",
+    "sql": "Open a SQL shell; you can also pipe statements into it.",
+    "completion": "Print or install shell completion for commands, options and names (bash, zsh, fish).",
     "connectors": "The jars that Spark needs for each format and source.",
     "dlq": "Dead letters: events that could not be ingested.",
-    "flow": "The flows: pause, resume, start over.",
-    "mv": "The materialized views: kept incrementally, and proved.",
+    "flow": "Flows: list, pause, resume and restart them.",
+    "mv": "Materialized views: create, refresh, explain and verify them.",
     "parquet": "The files under topics, tables and views.",
-    "source": "The sources: list them, prepare what they read.",
-    "table": "The tables: what they hold, load and restore them.",
-    "topic": "The topics: what they hold, and how it got there.",
+    "source": "Sources: list them, and prepare their databases.",
+    "table": "Tables: what they hold; load and restore them.",
+    "topic": "Topics: what they hold, and how it got there.",
 }
 """Each is a module of its name in `commands`: with `register`, or with an `app` of several commands. Its help is here
 too, so that the list of all is shown without loading them."""

@@ -43,14 +43,14 @@ def add_travel(app: typer.Typer, found: Found) -> None:
         common: Common,
         name: Name,
         start: Annotated[str, typer.Argument(help="A version, a time (2026-10-17 12:00) or a snapshot's label.")],
-        end: Annotated[str | None, typer.Argument(help="The later one; the latest version if not given.")] = None,
-        summary: Annotated[bool, typer.Option("--summary", help="Only how many rows came and went.")] = False,
-        limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many rows; 100 if not given.")] = None,
+        end: Annotated[str | None, typer.Argument(help="The later version; the latest by default.")] = None,
+        summary: Annotated[bool, typer.Option("--summary", help="Only the numbers of rows added and removed.")] = False,
+        limit: Annotated[int | None, typer.Option("--limit", min=1, help="Number of rows; 100 by default.")] = None,
         all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
         vertical: Vertical = None,
         all_columns: AllColumns = False,
     ) -> None:
-        """Show the rows that came (+) and went (-) between two versions or times."""
+        """Show the rows added (+) and removed (-) between two versions or times."""
         if all_ and limit is not None:
             raise UsageError(Code.USAGE, "give --limit or --all, not both")
         most = None if all_ else limit or DIFFERENCES
@@ -79,13 +79,13 @@ def add_travel(app: typer.Typer, found: Found) -> None:
     def tag(
         common: Common,
         name: Name,
-        label: Annotated[str | None, typer.Argument(help="The snapshot's name; without one all are listed.")] = None,
-        version: Annotated[int | None, typer.Option("--version", help="This version; the latest if not given.")] = None,
-        at: Annotated[str | None, typer.Option("--at", help="The version of a time: 2026-10-17 12:00.")] = None,
-        replace: Annotated[bool, typer.Option("--replace", help="Move a label that is there.")] = False,
-        delete: Annotated[bool, typer.Option("--delete", help="Take the label away.")] = False,
+        label: Annotated[str | None, typer.Argument(help="The label; lists all labels if not given.")] = None,
+        version: Annotated[int | None, typer.Option("--version", help="The version; the latest by default.")] = None,
+        at: Annotated[str | None, typer.Option("--at", help="The version at a time: 2026-10-17 12:00.")] = None,
+        replace: Annotated[bool, typer.Option("--replace", help="Move an existing label.")] = False,
+        delete: Annotated[bool, typer.Option("--delete", help="Delete the label.")] = False,
     ) -> None:
-        """Name a version, so that `VERSION AS OF 'label'` reads it and it is not expired."""
+        """Label a version, so that `VERSION AS OF 'label'` reads it and it never expires."""
         if version is not None and at is not None:
             raise UsageError(Code.USAGE, "give --version or --at, not both")
         with common.open() as lake:

@@ -23,9 +23,9 @@ P = ParamSpec("P")
 ProjectPath = Annotated[Path, typer.Option("--project", callback=here, help="The project file or a folder below it.")]
 Target = Annotated[str | None, typer.Option("--target", help="The target whose overrides apply.")]
 
-Flows = Annotated[list[str] | None, typer.Argument(help="Which flows: orders, tag:x, +orders, orders+; all if unset.")]
+Flows = Annotated[list[str] | None, typer.Argument(help="The flows: orders, tag:x, +orders, orders+; all by default.")]
 Select = Annotated[list[str] | None, typer.Option("--select", help="The same, as an option; can be repeated.")]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Not these among them; can be repeated.")]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Leave these out; can be repeated.")]
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,7 @@ Vertical = Annotated[
         "--vertical/--horizontal", help="A line a column, or a row; by itself a column where a row has no room."
     ),
 ]
-AllColumns = Annotated[
-    bool, typer.Option("--all-columns", help="In a table also those that begin with _ and are not named.")
-]
+AllColumns = Annotated[bool, typer.Option("--all-columns", help="In tables, also show columns that begin with _.")]
 
 TABLE_ROWS = 1000
 """How many rows a table on the terminal shows."""

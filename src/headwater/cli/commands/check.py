@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check(project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
-    """Report everything that is wrong with the project: exit 0 if nothing is, 2 otherwise."""
+    """Report every mistake in the project. Exit 0 if there is none, 2 otherwise."""
     built = examine(project, target)
     problems = all_problems(built)
     notes = [] if built.project is None else all_notes(built.project)

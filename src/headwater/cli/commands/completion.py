@@ -16,13 +16,11 @@ def register(app: typer.Typer) -> None:
 
 
 def completion(
-    shell: Annotated[
-        str | None, typer.Argument(metavar="[bash|zsh|fish]", help="The shell; the one you use if not given.")
-    ] = None,
-    install_: Annotated[bool, typer.Option("--install", help="Put it where the shell finds it.")] = False,
+    shell: Annotated[str | None, typer.Argument(metavar="[bash|zsh|fish]", help="The shell; yours by default.")] = None,
+    install_: Annotated[bool, typer.Option("--install", help="Install it for your shell.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print, or install, what has bash, zsh or fish complete commands, options and names."""
+    """Print or install shell completion for commands, options and names (bash, zsh, fish)."""
     name = shell_of(shell)
     if not install_:
         if as_json:

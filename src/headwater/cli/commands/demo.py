@@ -35,10 +35,10 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(help="Where to put the demo project.")] = DEMO,
+    folder: Annotated[Path, typer.Argument(help="The folder of the demo project.")] = DEMO,
     as_json: AsJson = False,
 ) -> None:
-    """Make a small shop's lake from events and a database, and say what happened and what to try next."""
+    """Run a demo: the lake of a small shop, from events and a database, and what to try next."""
     _make_room(folder)
     with _database() as dsn:
         _write(folder, dsn)

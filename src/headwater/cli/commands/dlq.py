@@ -17,7 +17,7 @@ Topic = Annotated[str | None, typer.Option("--topic", help="Only this topic's, o
 Reason = Annotated[
     str | None, typer.Option("--reason", help="Only those of a reason: decode, schema, mapper, too_large, late, …")
 ]
-Ids = Annotated[list[str] | None, typer.Option("--id", help="Only this one; the beginning of its id will do.")]
+Ids = Annotated[list[str] | None, typer.Option("--id", help="Only this one; a prefix of its id is enough.")]
 
 
 SHOWN = 100
@@ -34,7 +34,7 @@ def list_(
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
 ) -> None:
-    """List dead letters, newest first: a line each, and once what can be done about those that failed alike."""
+    """List dead letters, newest first, one per line, with a hint for each kind of failure."""
     if all_ and limit is not None:
         raise UsageError(Code.USAGE, "give --limit or --all, not both")
     most = None if all_ else limit or SHOWN
@@ -56,9 +56,9 @@ def list_(
 @lake_command(app, served=True)
 def show(
     common: Common,
-    id: Annotated[str, typer.Argument(help="Its id, or the beginning of it.")],
+    id: Annotated[str, typer.Argument(help="Its id, or a prefix of it.")],
 ) -> None:
-    """Show a dead letter whole: why, where from, and its bytes."""
+    """Show one dead letter: its reason, its source and its bytes."""
     with common.look() as lake:
         found = lake.dead_letter(id)
     show_record(found.to_dict(), as_json=common.as_json)
@@ -67,11 +67,11 @@ def show(
 @lake_command(app, served=True)
 def replay(
     common: Common,
-    topic: Annotated[str | None, typer.Argument(help="The topic, or tables.x; all with dead letters if unset.")] = None,
+    topic: Annotated[str | None, typer.Argument(help="The topic, or tables.x; all by default.")] = None,
     ids: Ids = None,
     reason: Reason = None,
 ) -> None:
-    """Run dead letters through today's pipeline; what comes through is no dead letter any more."""
+    """Replay dead letters through today's pipeline; those that pass are removed from the list."""
     with common.open() as lake:
         done = lake.replay_dead_letters(topic, ids=ids or (), reason=reason)
     columns = ["topic", "tried", "came_through", "rows", "still_dead"]
@@ -86,7 +86,7 @@ def drop(
     reason: Reason = None,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
 ) -> None:
-    """Forget dead letters for good."""
+    """Delete dead letters for good."""
     if topic is None and not ids and reason is None:
         raise UsageError(Code.USAGE, "say which: a topic, --id or --reason")
     if not yes:

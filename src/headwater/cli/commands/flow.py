@@ -14,11 +14,11 @@ from headwater.core.errors import Code, UsageError
 if TYPE_CHECKING:
     from headwater.api.lake import Lake
 
-app = typer.Typer(help="The flows: pause, resume, start over.", no_args_is_help=True)
+app = typer.Typer(help="Flows: list, pause, resume and restart them.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The flow: topics.orders, or orders.")]
 Names = Annotated[list[str] | None, typer.Argument(help="The flows: orders, topics.orders, tag:x, +orders, orders+.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it: it can't be undone.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Confirm: this can't be undone.")]
 
 
 @lake_command(app, "list", served=True)
@@ -34,7 +34,7 @@ def list_(common: Common, flows: Flows = None, select: Select = None, exclude: E
 
 @lake_command(app, served=True)
 def pause(common: Common, names: Names = None, select: Select = None, exclude: Exclude = None) -> None:
-    """Take no further step, also after a restart, until they are resumed."""
+    """Pause flows until they are resumed, also across restarts."""
     with common.look() as lake:
         chosen = _chosen(lake, names, select, exclude)
         for flow in chosen.flows:
@@ -44,7 +44,7 @@ def pause(common: Common, names: Names = None, select: Select = None, exclude: E
 
 @lake_command(app, served=True)
 def resume(common: Common, names: Names = None, select: Select = None, exclude: Exclude = None) -> None:
-    """Go on with flows that were paused, or try those again that were given up."""
+    """Continue paused flows, or retry failed ones."""
     with common.look() as lake:
         chosen = _chosen(lake, names, select, exclude)
         for flow in chosen.flows:
@@ -80,7 +80,7 @@ def _say_all(text: str, chosen: _Chosen, told: Mapping[str, object], common: Com
 
 @lake_command(app, served=True)
 def reset(common: Common, name: Name, yes: Yes = False) -> None:
-    """Read the source from its beginning, and keep the rows that are there."""
+    """Read the source again from its beginning and keep the existing rows."""
     if not yes:
         raise UsageError(
             Code.USAGE,
@@ -92,7 +92,7 @@ def reset(common: Common, name: Name, yes: Yes = False) -> None:
 
 @lake_command(app, served=True)
 def rebuild(common: Common, name: Name, yes: Yes = False) -> None:
-    """Empty the table, and fill it with what the source still gives."""
+    """Empty the table and fill it again from the source."""
     if not yes:
         raise UsageError(
             Code.USAGE,

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the project goes.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the project.")],
     template: Annotated[
         str | None, typer.Option("--template", help=f"What to begin with: {_TEMPLATES}; {DEFAULT} if not given.")
     ] = None,
@@ -35,7 +35,7 @@ def init(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a project that passes `check` and runs: on sample data, or on data that are there already."""
+    """Create a project that is ready to run, with sample data or for data you already have."""
     if from_ is not None:
         if template is not None:
             raise UsageError(Code.USAGE, "give --template or --from, not both")

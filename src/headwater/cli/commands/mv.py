@@ -24,7 +24,7 @@ from headwater.cli.output import (
 from headwater.cli.rows import AllColumns, Output, TableStyle, Vertical, print_rows
 from headwater.core.errors import Code, UsageError
 
-app = typer.Typer(help="The materialized views: kept incrementally, and proved.", no_args_is_help=True)
+app = typer.Typer(help="Materialized views: create, refresh, explain and verify them.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The view.")]
 Mode = Literal["immediate", "periodic", "manual", "on_query"]
@@ -35,7 +35,7 @@ add_travel(app, lambda lake, name: lake.view(name))
 
 @lake_command(app, "list")
 def list_(common: Common) -> None:
-    """List the views, and how their last refreshes went."""
+    """List the views and their last refreshes."""
     with common.look() as lake:
         columns = ["name", "format", "mode", "policy", "origin", "last_refresh", "refreshed_at", "description"]
         show_records(lake.views().to_dicts(), columns, as_json=common.as_json, empty="there are no views")
@@ -45,25 +45,26 @@ def list_(common: Common) -> None:
 def create(
     common: Common,
     name: Annotated[
-        str, typer.Argument(metavar="NAME|STATEMENT", help="The view; or all of CREATE MATERIALIZED VIEW … AS ….")
+        str,
+        typer.Argument(metavar="NAME|STATEMENT", help="The view, or a full CREATE MATERIALIZED VIEW … AS … statement."),
     ],
     sql: Annotated[str | None, typer.Argument(help="Its query; not with a statement.")] = None,
     refresh: Annotated[
-        Mode | None, typer.Option("--refresh", help="When; periodic with --interval, else immediate.")
+        Mode | None, typer.Option("--refresh", help="When to refresh; periodic with --interval, else immediate.")
     ] = None,
     interval: Annotated[str | None, typer.Option("--interval", help="How often: 60s.")] = None,
     max_staleness: Annotated[str | None, typer.Option("--max-staleness", help="For on_query: 5m.")] = None,
-    policy: Annotated[Policy, typer.Option("--policy", help="How it is brought up to date.")] = "auto",
-    format: Annotated[str | None, typer.Option("--format", help="Table format; the project's if unset.")] = None,
+    policy: Annotated[Policy, typer.Option("--policy", help="How to refresh it.")] = "auto",
+    format: Annotated[str | None, typer.Option("--format", help="Table format; the project's by default.")] = None,
     partition_by: Annotated[
         list[str] | None, typer.Option("--partition-by", help="A column to partition by; several times for more.")
     ] = None,
-    description: Annotated[str, typer.Option("--description", help="What it is, for people.")] = "",
+    description: Annotated[str, typer.Option("--description", help="A description.")] = "",
     replace: Annotated[
         bool, typer.Option("--replace", help="Build it alongside the one of this name, and swap.")
     ] = False,
 ) -> None:
-    """Make a view and build it, by its name and query or by a whole statement."""
+    """Create and build a view, from a name and query or a full statement."""
     if sql is None:
         given = (refresh, interval, max_staleness, format, partition_by, description or None, replace or None)
         _require_statement(name, bare=policy == "auto" and all(one is None for one in given))
@@ -110,7 +111,7 @@ def _parsed(row: dict[str, Any], key: str) -> dict[str, Any]:
 
 @lake_command(app, served=True)
 def describe(common: Common, name: Name) -> None:
-    """Show a view: its query, columns, the versions it was made of, and its last refreshes."""
+    """Show a view: its query, columns, source versions and last refreshes."""
     with common.look() as lake:
         found = lake.view(name).describe().to_dict()
     told = ["at", "refresh_type", "reason", "rows_read", "rows_changed", "duration_ms"]
@@ -119,7 +120,7 @@ def describe(common: Common, name: Name) -> None:
 
 @lake_command(app, served=True)
 def explain(common: Common, name: Name) -> None:
-    """Show how a view is kept: each part's strategy and what it reads, or why it is recomputed."""
+    """Show how a view is maintained: the strategy of each part and what it reads, or why it is recomputed."""
     with common.open() as lake:
         found = lake.view(name).explain()
     if common.as_json:
@@ -137,7 +138,7 @@ def refresh(
     full: Annotated[bool, typer.Option("--full", help="Recompute it.")] = False,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Build it as if it had never been.")] = False,
 ) -> None:
-    """Bring a view up to date now, after the views that it reads."""
+    """Refresh a view now, after the views that it reads."""
     with common.open() as lake:
         done = lake.view(name).refresh("full" if full else policy, rebuild=rebuild)
     show_record(done.to_dict(), as_json=common.as_json)
@@ -149,7 +150,7 @@ def verify(
     name: Name,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Differing rows to show, of each kind.")] = 20,
 ) -> None:
-    """Compare a view with its query at the versions that it names; exit 1 if they differ."""
+    """Compare a view with its query at the recorded versions. Exit 1 if they differ."""
     with common.open() as lake:
         found = lake.view(name).verify(limit)
     record = found.to_dict()
@@ -168,10 +169,10 @@ def verify(
 def query(
     common: Common,
     name: Name,
-    rest: Annotated[str, typer.Argument(help="What follows FROM: WHERE …, ORDER BY …, LIMIT ….")] = "",
+    rest: Annotated[str, typer.Argument(help="The rest of the query: WHERE …, ORDER BY …, LIMIT ….")] = "",
     stale: Annotated[
         Literal["refresh", "serve", "fail"],
-        typer.Option("--stale", help="Where a view of mode on_query is older than it may be."),
+        typer.Option("--stale", help="What to do if an on_query view is too old."),
     ] = "refresh",
     output: Annotated[Output, typer.Option("--output", help="How the rows are printed.")] = "table",
     vertical: Vertical = None,
@@ -188,7 +189,7 @@ def query(
 def drop(
     common: Common,
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it: its versions will be gone.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm: all versions will be deleted.")] = False,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="No error if there is none.")] = False,
 ) -> None:
     """Drop a view with its table."""

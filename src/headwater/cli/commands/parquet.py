@@ -24,7 +24,7 @@ def stats(
     name: Name,
     files: Annotated[bool, typer.Option("--files", help="A line per file instead of per column.")] = False,
 ) -> None:
-    """Show what the files hold, per column or per file; what is found of columns is kept for planning queries."""
+    """Show what the files hold, per column or per file. Column statistics are kept for planning queries."""
     with common.look() as lake:
         if files:
             columns = ["path", "rows", "bytes", "row_groups", "compression", "partition"]
@@ -49,7 +49,7 @@ def schema(
     name: Name,
     view: Annotated[SchemaView, typer.Option("--as", help="Spark's, a Parquet file's, or as JSON Schema.")] = "spark",
 ) -> None:
-    """Show the schema as Spark, Parquet or JSON Schema has it."""
+    """Show the schema as Spark, Parquet or JSON Schema."""
     with common.look() as lake:
         files = lake.relation(name).files
         if view == "spark":
@@ -68,7 +68,7 @@ def compact(
     name: Name,
     target_file_size: Annotated[str | None, typer.Option("--target-file-size", help="Such as 128MB.")] = None,
 ) -> None:
-    """Join small files. No row changes."""
+    """Merge small files. No row changes."""
     with common.open() as lake:
         done = lake.relation(name).files.compact(_size(target_file_size))
     show_record(done.to_dict(), as_json=common.as_json)
@@ -82,7 +82,7 @@ def convert(
         str | None,
         typer.Option("--to", help="A new folder, or a name in a catalog: lake.copies.orders; else under ./copies."),
     ] = None,
-    format: Annotated[str | None, typer.Option("--format", help="Table format; the same if not given.")] = None,
+    format: Annotated[str | None, typer.Option("--format", help="Table format; the same by default.")] = None,
     compression: Annotated[Codec | None, typer.Option("--compression", help="Codec of the files.")] = None,
     row_group_size: Annotated[str | None, typer.Option("--row-group-size", help="Such as 64MB.")] = None,
     bloom_filter: Annotated[list[str] | None, typer.Option("--bloom-filter", help="A column; can be repeated.")] = None,
@@ -91,7 +91,7 @@ def convert(
     ] = None,
     z_order_by: Annotated[list[str] | None, typer.Option("--z-order-by", help="A column; can be repeated.")] = None,
 ) -> None:
-    """Copy the latest version into a new table of another codec, row group size, format or layout."""
+    """Copy the latest version into a new table with another codec, row group size, format or layout."""
     options = ParquetOptions(
         compression=compression, row_group_size=_size(row_group_size), bloom_filter=tuple(bloom_filter or ())
     )

@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(project: ProjectPath = Path(), target: Target = None, as_json: AsJson = False) -> None:
-    """Say what would be created, changed and rebuilt, why, and how much that reads. Changes nothing."""
+    """Show what a run would create, change and rebuild, why, and how much it reads. Changes nothing."""
     with open_lake(project, target) as lake:
         found = lake.plan()
     if as_json:

@@ -36,17 +36,18 @@ def register(app: typer.Typer) -> None:
 
 def query(
     sql: Annotated[str, typer.Argument(help="A statement over topic('x'), table('x'), mv('x'); - reads it.")],
-    engine: Annotated[Engine | None, typer.Option("--engine", help="Which engine answers; auto by default.")] = None,
+    engine: Annotated[Engine | None, typer.Option("--engine", help="The engine; auto by default.")] = None,
     output: Annotated[Output, typer.Option("--output", help="How the rows are printed.")] = "table",
     vertical: Vertical = None,
     all_columns: AllColumns = False,
     limit: Annotated[int | None, typer.Option("--limit", min=0, help="Only the first rows.")] = None,
     timeout: Annotated[str | None, typer.Option("--timeout", help="Cancel it after this long: 30s.")] = None,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Refuse all that is not a question about the lake's relations.")
+        bool, typer.Option("--read-only", help="Allow only queries about the lake's relations.")
     ] = False,
     may_refresh: Annotated[
-        bool, typer.Option("--may-refresh", help="With --read-only: refresh an on_query view that is too old.")
+        bool,
+        typer.Option("--may-refresh", help="With --read-only: allow the refresh of an on_query view that is too old."),
     ] = False,
     settings: Annotated[
         list[str] | None,
@@ -56,7 +57,7 @@ def query(
     target: Target = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a query, or do what a statement says; rows go to standard output."""
+    """Run a query or statement; rows go to standard output."""
     text = sys.stdin.read() if sql == "-" else sql
     seconds = None if timeout is None else duration(timeout).total_seconds()
 

@@ -18,12 +18,12 @@ def register(app: typer.Typer) -> None:
 
 
 def reload(
-    apply: Annotated[bool, typer.Option("--apply", help="Rebuild what has changed so that it has to be.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Rebuild what the changes require.")] = False,
     project: ProjectPath = Path(),
     target: Target = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the changed project and go on by it: only the flows that are new, changed or gone begin again or end."""
+    """Make the runner reload the changed project. Only new, changed and removed flows are affected."""
     done = Lake.reload(here(project), target, apply=apply)
     if as_json:
         print_json(done.to_dict())

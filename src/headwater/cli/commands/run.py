@@ -37,15 +37,15 @@ def run(
     flows: Flows = None,
     select: Select = None,
     exclude: Exclude = None,
-    once: Annotated[bool, typer.Option("--once", help="Take in what is there now, then end.")] = False,
-    every: Annotated[str | None, typer.Option("--every", help="Look for something new this often: 5m.")] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Rebuild what has changed so that it has to be.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Take up the project's files whenever they change.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process what is there now, then exit.")] = False,
+    every: Annotated[str | None, typer.Option("--every", help="Run at this interval: 5m.")] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Rebuild what the changes require.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Reload the project when its files change.")] = False,
     project: ProjectPath = Path(),
     target: Target = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the flows: continuously, every so often, or once. Exit 1 if any failed, 0 when told to stop."""
+    """Run the flows: continuously, at an interval, or once. Exit 1 if any failed, 0 when stopped."""
     from headwater.cli.app import app, execute
 
     if once and every:

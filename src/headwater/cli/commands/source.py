@@ -9,7 +9,7 @@ import typer
 from headwater.cli.options import Common, lake_command
 from headwater.cli.output import note, print_json, print_line, show_records
 
-app = typer.Typer(help="The sources: list them, prepare what they read.", no_args_is_help=True)
+app = typer.Typer(help="Sources: list them, and prepare their databases.", no_args_is_help=True)
 
 
 @lake_command(app, "list")
@@ -26,9 +26,9 @@ def list_(common: Common) -> None:
 def prepare(
     common: Common,
     source: Annotated[str, typer.Argument(help="The source.")],
-    run: Annotated[bool, typer.Option("--run", help="Run what is not done yet; else it is only shown.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="Run what isn't done yet; without it, only show it.")] = False,
 ) -> None:
-    """Show, or run, the SQL that a database needs so that the source is read at its best."""
+    """Show, or run, the SQL that the source's database needs."""
     with common.open() as lake:
         found = lake.prepare_source(source, run=run)
     if common.as_json:

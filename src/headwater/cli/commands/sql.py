@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
 
 
 def sql(
-    engine: Annotated[Engine, typer.Option("--engine", help="Which engine answers.")] = "auto",
+    engine: Annotated[Engine, typer.Option("--engine", help="The engine.")] = "auto",
     output: Annotated[Output, typer.Option("--output", help="How rows are printed.")] = "table",
     vertical: Vertical = None,
     all_columns: AllColumns = False,
@@ -53,7 +53,7 @@ def sql(
     target: Target = None,
     as_json: AsJson = False,
 ) -> None:
-    """A shell for SQL, with one lake that stays open; statements can be piped into it too."""
+    """Open a SQL shell; you can also pipe statements into it."""
     with look(project, target) as lake:
         lake.settings.set("headwater.engine", engine)
         look_of_tables = TableStyle(vertical, all_columns, how="\\a")

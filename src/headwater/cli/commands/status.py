@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
-    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, until Ctrl-C.")] = False,
     project: ProjectPath = Path(),
     target: Target = None,
     as_json: AsJson = False,

@@ -14,7 +14,7 @@ from headwater.cli.served import here
 from headwater.core.errors import Code, UsageError
 from headwater.core.model import At
 
-app = typer.Typer(help="The tables: what they hold, load and restore them.", no_args_is_help=True)
+app = typer.Typer(help="Tables: what they hold; load and restore them.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The table.")]
 
@@ -41,9 +41,9 @@ def load(
     common: Common,
     name: Name,
     file: Annotated[Path, typer.Argument(help="A file: .csv, .json, .ndjson or .parquet.")],
-    replace: Annotated[bool, typer.Option("--replace", help="These rows and no others.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace all rows.")] = False,
 ) -> None:
-    """Load a file into a reference table: a row of a known key takes the old one's place."""
+    """Load a file into a reference table; rows with an existing key replace the old ones."""
     try:
         content = here(file).read_bytes()
     except OSError as error:
@@ -61,7 +61,7 @@ def restore(
     at: Annotated[str | None, typer.Option("--at", help="The time to go back to: 2026-10-17 12:00.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
 ) -> None:
-    """Set a table back to an earlier state, by one commit more; says first what that means."""
+    """Restore an earlier state of a table, as a new commit; explains the consequences first."""
     if (version is None) == (at is None):
         raise UsageError(Code.USAGE, "give --version or --at, one of them")
     from headwater.sql.moments import parse_time
@@ -83,9 +83,9 @@ def restore(
 def drop(
     common: Common,
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it: it can't be undone.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm: this can't be undone.")] = False,
 ) -> None:
-    """Drop a table, and all that its flow remembers."""
+    """Drop a table and its flow's ledger."""
     if not yes:
         message = f"the rows of table '{name}' and all its versions will be gone"
         raise UsageError(Code.USAGE, message, hint="say --yes if that is meant")

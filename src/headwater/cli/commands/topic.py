@@ -28,7 +28,7 @@ from headwater.core.errors import Code, UsageError, did_you_mean
 if TYPE_CHECKING:
     from headwater.sources.append.text import TextFormat
 
-app = typer.Typer(help="The topics: what they hold, and how it got there.", no_args_is_help=True)
+app = typer.Typer(help="Topics: what they hold, and how it got there.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The topic.")]
 
@@ -58,11 +58,11 @@ def remap(
     common: Common,
     name: Name,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show the rows that would come, go and change.")
+        bool, typer.Option("--dry-run", help="Only show which rows would be added, removed and changed.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it also where rows go.")] = False,
 ) -> None:
-    """Make a topic's rows again from `_raw`, by today's selection and mapping."""
+    """Rebuild a topic's rows from `_raw` with today's selection and mapping."""
     with common.open() as lake:
         done = lake.topic(name).remap(dry_run=dry_run, may_remove=yes)
     record = done.to_dict()
@@ -87,9 +87,9 @@ def drop(
         bool,
         typer.Option("--drop-slot", help="The replication slot and publication too, with its source's last topic."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it: it can't be undone.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm: this can't be undone.")] = False,
 ) -> None:
-    """Drop a topic: its table, and all that its flow remembers."""
+    """Drop a topic: its table and its flow's ledger."""
     from headwater.operations.drop import DroppedTopic  # with pyspark, which `topic list` does without
 
     if not yes:
@@ -115,10 +115,10 @@ def drop(
 def tail(
     common: Common,
     name: Name,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="How many of the newest rows.")] = 10,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those that come.")] = False,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="Number of newest rows.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new rows.")] = False,
 ) -> None:
-    """Print a topic's newest rows, a JSON object a line, in the order in which they came."""
+    """Print a topic's newest rows, one JSON object per line, in order of arrival."""
     with common.look() as lake:
         follow_topic(lake, name, rows, follow=follow)
 
@@ -129,10 +129,10 @@ def append(
     name: Name,
     file: Annotated[Path, typer.Argument(help="A file, or - for standard input.")] = Path("-"),
     format: Annotated[
-        str | None, typer.Option("--format", help="json, ndjson or csv; by the file's name if not given.")
+        str | None, typer.Option("--format", help="json, ndjson or csv; by the file's name by default.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", help="Makes a repeated command safe.")] = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until the topic has the rows.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the topic has the rows.")] = True,
 ) -> None:
     """Append rows to a topic whose source is `append`."""
     from headwater.sources.append.text import parse
@@ -153,7 +153,7 @@ def replay(
     until: Annotated[str | None, typer.Option("--until", help="As the topic was at a time: 2026-10-17 12:00.")] = None,
     at: Annotated[int | None, typer.Option("--at", help="As the topic was at this version.")] = None,
 ) -> None:
-    """Rebuild a table from the topic, alongside the live one, and swap it in by one commit."""
+    """Rebuild a table from the topic, alongside the live one, and swap it in with one commit."""
     if until is not None and at is not None:
         raise UsageError(Code.USAGE, "give --until or --at, not both")
     from headwater.sql.moments import parse_time
