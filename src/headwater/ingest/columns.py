@@ -28,7 +28,7 @@ from headwater.sources.column_names import RESCUED as RESCUED
 from headwater.sources.column_names import ROW as ROW
 from headwater.sources.column_names import SOURCE as SOURCE
 from headwater.sources.decoders.base import EVENT, POSITION, RAW
-from headwater.sources.decoders.literals import is_moment, parse
+from headwater.sources.decoders.text_values import is_moment, parse
 from headwater.spark.frames import column
 from headwater.spark.years import is_beyond_years
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from headwater.sources.decoders.checks import Checks
 from headwater.sources.decoders.keys import repeated_key
-from headwater.sources.decoders.literals import finer, parse
+from headwater.sources.decoders.text_values import finer, parse
 from headwater.spark.years import is_beyond_years, is_time
 
 _VALUE = "value"

@@ -31,7 +31,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.sources.decoders.literals import (
+from headwater.sources.decoders.text_values import (
     MOST_DIGITS,
     finer,
     has_other_signs,

@@ -29,7 +29,7 @@ from headwater.sources.decoders.cells import JSON, Cells, nested_in
 from headwater.sources.decoders.checks import any_of, balanced
 from headwater.sources.decoders.json import inferred
 from headwater.sources.decoders.keys import has_keys_beyond
-from headwater.sources.decoders.literals import (
+from headwater.sources.decoders.text_values import (
     is_another_number,
     is_day,
     is_moment,

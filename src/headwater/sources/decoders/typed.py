@@ -21,7 +21,7 @@ from headwater.schema.types import fits
 from headwater.sources.decoders.base import CAST_FAILURES, EVENT, PROBLEM, SCHEMA, Decoder
 from headwater.sources.decoders.cast_failures import texts_of, unless_none
 from headwater.sources.decoders.keys import has_keys_beyond
-from headwater.sources.decoders.literals import parse
+from headwater.sources.decoders.text_values import parse
 from headwater.spark.years import is_beyond_years, is_time
 
 PROBLEM_TYPE = StructType([StructField("reason", StringType()), StructField("message", StringType())])

@@ -9,7 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from headwater.sources.decoders.base import CAST_FAILURES, DECODE, EVENT, POSITION, PROBLEM, RAW, SCHEMA, Decoder
 from headwater.sources.decoders.cast_failures import texts_of, unless_none, with_more
 from headwater.sources.decoders.csv import not_utf8
-from headwater.sources.decoders.literals import parse
+from headwater.sources.decoders.text_values import parse
 from headwater.sources.decoders.typed import PROBLEM_TYPE, TypedDecoder, problem
 from headwater.sources.files.endings import PACKED, others
 from headwater.sources.files.frames import BINARY
