@@ -114,7 +114,7 @@ CASES = {
         base="name: shop\nsources: {up: {type: table, format: iceberg, table: lake.sales.orders}}\ntopics: {theirs: {from: up}}\n",
     ),
     "a circle": Case(
-        "views: {a: {sql: select * from mv('b')}, b: {sql: select * from mv('a')}}", "one of them has to read something else",
+        "views: {a: {sql: select * from mv('b')}, b: {sql: select * from mv('a')}}", "one of them must read something else",
         "mv('a')", "topic('orders')",
     ),
     "stream() in a view": Case("views: {v: {sql: select * from stream(orders)}}", "leave stream() out", "stream(orders)", "orders"),

@@ -56,7 +56,7 @@ def test_a_file_where_its_folder_would_be(tmp_path: Path) -> None:
     running = demo(tmp_path)
     out, err = running.communicate(timeout=120)
     assert running.returncode != 0 and "Traceback" not in out + err
-    assert "ALREADY_EXISTS" in err and "headwater-demo is there already" in err
+    assert "ALREADY_EXISTS" in err and "headwater-demo already exists" in err
 
 
 @follows("set {} to a folder of yours")

@@ -42,7 +42,7 @@ def shared() -> Iterator[State]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[State]:
-    state = State.beside(tmp_path) if request.param == "sqlite" else request.getfixturevalue("shared")
+    state = State.next_to(tmp_path) if request.param == "sqlite" else request.getfixturevalue("shared")
     yield state
     state.clear()
 

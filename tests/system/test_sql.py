@@ -227,7 +227,7 @@ def _type(value: object) -> pa.DataType:
 def test_a_state_of_an_earlier_release_has_empty_ones(tmp_path: Path) -> None:
     import sqlite3
 
-    State.beside(tmp_path / ".headwater").lake()
+    State.next_to(tmp_path / ".headwater").lake()
     with sqlite3.connect(tmp_path / ".headwater/state.db") as made:
         for table in ("steps", "refreshes", "maintenance"):
             made.execute(f"DROP TABLE {table}")

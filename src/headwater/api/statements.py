@@ -238,7 +238,7 @@ class _Execution:
         """A system table is read as it is now."""
         self._system(reference)
         if table.args.get("version") is not None:
-            error = UsageError(Code.NO_SUCH_VERSION, f"{reference} has no versions: it is read as it is now")
+            error = UsageError(Code.NO_SUCH_VERSION, f"{reference} has no versions; it can only be read as it is now")
             raise pointed(error, self._text, span_of(table.args["version"]) or reference.span)
 
     def _system(self, reference: Reference) -> SystemTable:

@@ -104,7 +104,7 @@ class NativeTable(ABC):
         raise self._not_told(Lookup.STATS)
 
     def _not_told(self, lookup: Lookup) -> Unsupported:
-        return Unsupported(f"the {lookup.value} of {self.address} can't be told without Spark")
+        return Unsupported(f"the {lookup.value} of {self.address} can't be read without Spark")
 
     # --- writing
 

@@ -54,7 +54,7 @@ def incremental(spark: SparkSession, sql: str, sources: Sequence[str]) -> Query:
     answered = spark.sql(parsed.sql(dialect=Headwater))
     analyzed: Any = analyzed_plan(answered)
     if not analyzed.deterministic():
-        raise NotIncremental("the query gives something else each time", hint="leave out rand(), uuid() and the like")
+        raise NotIncremental("the query is not deterministic", hint="leave out rand(), uuid() and the like")
     moment = next((one for one in non_deterministic(parsed) if one.clock), None)
     if moment is not None:
         raise NotIncremental("the query depends on the time of its refresh", moment.part)

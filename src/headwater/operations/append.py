@@ -123,7 +123,7 @@ class _Waiter:
             raise TerminalError(
                 Code.COMMIT_FAILED,
                 f"{self._flow} was given up: {status.get('error')}",
-                hint=f"the rows are kept, and are ingested when it goes on: headwater flow resume {self._flow}",
+                hint=f"the rows are stored, and ingested when you resume it: headwater flow resume {self._flow}",
             )
 
     def _is_paused(self) -> bool:

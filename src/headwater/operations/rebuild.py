@@ -126,7 +126,7 @@ def _not_made_from(definition: Table, topic: str) -> UsageError:
         Code.USAGE,
         f"table '{definition.name}' can't be replayed from topic '{topic}'",
         where=definition.where,
-        hint="a topic is replayed into what it drives: `apply`, `sql` or a `transform` on changes; "
+        hint="a topic can only be replayed into a table that it drives: `apply`, `sql` or a `transform` on changes; "
         f"`headwater flow rebuild tables.{definition.name} --yes` rebuilds it otherwise",
     )
 

@@ -140,7 +140,7 @@ def _require_payloads(topic: Topic, columns: Sequence[str]) -> None:
     if RAW not in columns:
         raise UsageError(
             Code.USAGE,
-            f"topic '{topic.name}' has not kept its payloads, so they can't be mapped again",
+            f"topic '{topic.name}' doesn't store its payloads, so they can't be mapped again",
             where=topic.where,
             hint="`keep_raw: true` keeps them from now on; "
             f"`headwater flow rebuild {topic.name} --yes` reads the source again",

@@ -173,4 +173,4 @@ def cycle_problems(project: ProjectDefinition, graph: Graph) -> Iterator[Problem
         first = circle[0]
         message = "depends on itself: " + " → ".join(str(name) for name in circle)
         where = project.relations(first.kind)[first.name].where
-        yield Problem(Code.CYCLE, message, where, "one of them has to read something else")
+        yield Problem(Code.CYCLE, message, where, "one of them must read something else")

@@ -47,9 +47,7 @@ def require_room(folder: Path) -> None:
 def _require_none(folder: Path, names: Iterable[str]) -> None:
     taken = [folder / name for name in names if (folder / name).exists()]
     if taken:
-        raise UsageError(
-            Code.ALREADY_EXISTS, f"{taken[0]} is there already", hint="choose another folder, or remove it"
-        )
+        raise UsageError(Code.ALREADY_EXISTS, f"{taken[0]} already exists", hint="choose another folder, or remove it")
 
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:

@@ -44,7 +44,7 @@ class LakeIdentity:
             raise IntegrityError(
                 Code.LEDGER_CORRUPT,
                 f"{files.join(PATH)} can't be read: {error}",
-                hint="delete it: it is made again",
+                hint="delete it; it will be created again",
             ) from error
 
     def write(self, files: Files) -> None:

@@ -31,7 +31,7 @@ class Mount:
         return TransientError(
             Code.STORAGE_FAILED,
             f"the warehouse at {self._files.root} is gone: it has no {file} as at the start of the runner",
-            hint="mount its disk again; it goes on by itself then",
+            hint="mount its disk again; the flow then continues by itself",
         )
 
     def _begun(self) -> bytes | None:

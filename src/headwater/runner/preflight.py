@@ -34,7 +34,7 @@ def require_fence(warehouse: Warehouse, definition: RelationSpec) -> None:
         fenced = ", ".join(each.title for each in FORMATS if each.fence is not None)
         raise UsageError(
             Code.UNSUPPORTED,
-            f"{format.title} can't be kept on a lake that several machines share: nothing keeps out a late writer",
+            f"{format.title} can't be kept on a lake that several machines share: nothing stops a late writer",
             where=definition.where,
             hint=f"take {fenced}, or `state: sqlite` and one machine",
         )

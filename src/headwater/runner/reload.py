@@ -162,7 +162,7 @@ def reload_here(file: Path, target: str | None, *, apply: bool) -> Reloaded:
             f"no runner is up for {file.parent}"
             + (" without a target" if target is None else f" and the target {target}")
             + ", in an environment like this one",
-            hint="`headwater run` starts one, by the project as it is",
+            hint="`headwater run` starts one with the current project",
         )
     return found.ask(apply=apply)
 

@@ -195,7 +195,7 @@ class Supervisor:
             for flow in left:
                 self._let_go(flow, self.workers[flow])
             if time.monotonic() > until:
-                raise TransientError(Code.FLOW_HELD, f"{left[0]} has not come to the end of its step", hint="try again")
+                raise TransientError(Code.FLOW_HELD, f"{left[0]} has not finished its step", hint="try again")
             time.sleep(0.05)
 
     def _wanted(self) -> dict[str, FlowSetup]:

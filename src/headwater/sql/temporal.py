@@ -40,7 +40,7 @@ def with_validity(query: exp.Query) -> exp.Query:
             continue
         join = table.parent
         if not isinstance(join, exp.Join):
-            raise InvalidSql("FOR SYSTEM_TIME AS OF a column stands behind a JOIN", _line(table))
+            raise InvalidSql("FOR SYSTEM_TIME AS OF a column is only allowed after a JOIN", _line(table))
         alias = table.alias_or_name
         if not table.alias:
             raise InvalidSql("a table with FOR SYSTEM_TIME AS OF needs a name of its own: … AS OF t k", _line(table))

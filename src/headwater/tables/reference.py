@@ -205,7 +205,7 @@ def _check_keys(rows: pa.Table, keys: Sequence[str], name: str, lines: list[_Lin
             raise UsageError(Code.NULL_KEY, f"no value for the key ({', '.join(keys)})", where=where)
         if values in seen:
             shown = _shown(dict(zip(keys, values, strict=True)))
-            raise UsageError(Code.DUPLICATE_KEY, f"{shown} is there twice, first on line {seen[values]}", where=where)
+            raise UsageError(Code.DUPLICATE_KEY, f"{shown} occurs twice, first on line {seen[values]}", where=where)
         seen[values] = where.line or 0
 
 

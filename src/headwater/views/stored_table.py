@@ -173,7 +173,7 @@ class Storage:
         if gone:
             raise TerminalError(
                 Code.SCHEMA_MISMATCH,
-                f"{self.kind.value} '{self.name}' has a column '{gone[0]}', and what makes it gives none any more",
+                f"{self.kind.value} '{self.name}' has a column '{gone[0]}', but what makes it no longer has it",
                 hint=f"give it, or rebuild its rows: {self.rebuild}",
             )
         if all(have.get(name) == type for name, type in wanted.items()):

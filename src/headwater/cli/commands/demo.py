@@ -67,7 +67,7 @@ def _make_room(folder: Path) -> None:
         shutil.rmtree(folder)  # an earlier demo's, made by this command
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
-            Code.ALREADY_EXISTS, f"{folder} is there already", hint="choose another folder: headwater demo DIR"
+            Code.ALREADY_EXISTS, f"{folder} already exists", hint="choose another folder: headwater demo DIR"
         )
 
 

@@ -90,7 +90,7 @@ def drop(
     if topic is None and not ids and reason is None:
         raise UsageError(Code.USAGE, "say which: a topic, --id or --reason")
     if not yes:
-        raise UsageError(Code.USAGE, "dead letters that are dropped are gone for good", hint="say so with --yes")
+        raise UsageError(Code.USAGE, "dropped dead letters can't be restored", hint="say so with --yes")
     with common.open() as lake:
         dropped = lake.drop_dead_letters(topic, ids=ids or (), reason=reason)
     show_record({"dropped": dropped}, as_json=common.as_json)

@@ -85,7 +85,7 @@ def reset(common: Common, name: Name, yes: Yes = False) -> None:
         raise UsageError(
             Code.USAGE,
             f"the rows of {name} will come again, alongside those that are there",
-            hint="say --yes if that is meant; `deduplicate_by` leaves out what is there already",
+            hint="confirm with --yes; `deduplicate_by` leaves out rows that are already there",
         )
     _start_over(common, name, empty=False)
 
@@ -96,7 +96,7 @@ def rebuild(common: Common, name: Name, yes: Yes = False) -> None:
     if not yes:
         raise UsageError(
             Code.USAGE,
-            f"the rows of {name} will be replaced by what its source still gives",
+            f"the rows of {name} will be replaced by what its source still has",
             hint="say --yes if that is meant",
         )
     _start_over(common, name, empty=True)

@@ -195,7 +195,7 @@ def drop(
     """Drop a view with its table."""
     if not yes:
         raise UsageError(
-            Code.USAGE, f"view '{name}' and all its versions will be gone", hint="say --yes if that is meant"
+            Code.USAGE, f"view '{name}' and all its versions will be deleted", hint="say --yes if that is meant"
         )
     with common.open() as lake:
         done = lake.drop_view(name, if_exists=if_exists)

@@ -51,7 +51,7 @@ def run(
     if once and every:
         raise UsageError(Code.USAGE, "give --once or --every, not both")
     if once and watch:
-        raise UsageError(Code.USAGE, "a run that comes to an end has nothing to watch: give --once or --watch")
+        raise UsageError(Code.USAGE, "--once ends by itself, so there is nothing to watch: use --once or --watch")
     interval = None if every is None else _interval(every)
     show = RunDisplay(as_json=as_json)
     _hush()

@@ -87,7 +87,7 @@ def drop(
 ) -> None:
     """Drop a table and its flow's ledger."""
     if not yes:
-        message = f"the rows of table '{name}' and all its versions will be gone"
+        message = f"the rows of table '{name}' and all its versions will be deleted"
         raise UsageError(Code.USAGE, message, hint="say --yes if that is meant")
     with common.open() as lake:
         dropped = lake.table(name).drop()

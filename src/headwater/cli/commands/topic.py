@@ -95,7 +95,7 @@ def drop(
     if not yes:
         raise UsageError(
             Code.USAGE,
-            f"the rows of topic '{name}' and all its versions will be gone"
+            f"the rows of topic '{name}' and all its versions will be deleted"
             + ("" if dead_letters else "; its dead letters stay"),
             hint="say --yes if that is meant",
         )

@@ -71,7 +71,7 @@ def _text(value: Any) -> str | None:
         return f"{value}"
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
-    raise Unsupported(f"a partition's value of type {type(value).__name__} is told by Spark alone")
+    raise Unsupported(f"a partition's value of type {type(value).__name__} can only be read by Spark")
 
 
 def _bounds(action: dict[str, Any], name: str) -> ColumnBounds:

@@ -49,8 +49,8 @@ def _group_files(records: HudiTimeline, instant: Instant, partition: str, groups
     if set(found) != wanted:
         raise TerminalError(
             Code.TABLE_CORRUPT,
-            f"commit {instant.requested} of {records.path} took away file groups that are not there",
-            hint="somebody else cleaned the table; read the whole state instead",
+            f"commit {instant.requested} of {records.path} removed file groups that don't exist",
+            hint="another program has cleaned the table; read the whole state instead",
         )
     return list(found.values())
 

@@ -238,7 +238,7 @@ def _written(by_partition: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterato
                 raise TerminalError(
                     Code.TABLE_CORRUPT,
                     f"a commit wrote file group {stat.get('fileId')} and names no file",
-                    hint="a write error was swallowed by whoever wrote it; roll that commit back",
+                    hint="the writer ignored a write error; roll back that commit",
                 )
             before = stat.get("prevBaseFile")
             yield Written(

@@ -102,9 +102,9 @@ def _text(value: Any, transform: str, source: Any) -> str | None:
         try:
             return (value if isinstance(value, date) else date(1970, 1, 1) + timedelta(days=value)).isoformat()
         except OverflowError:
-            raise Unsupported("partitions of years beyond 1 to 9999 are told by Spark alone") from None
+            raise Unsupported("partitions of years beyond 1 to 9999 can only be read by Spark") from None
     if transform in ("hour", "month", "year") or transform.startswith("bucket"):
         return str(value)
     if source in _WHOLE:
         return str(value).lower() if isinstance(value, bool) else str(value)
-    raise Unsupported(f"a partition's value by {transform} of {source} is told by Spark alone")
+    raise Unsupported(f"a partition's value by {transform} of {source} can only be read by Spark")

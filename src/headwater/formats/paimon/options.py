@@ -48,7 +48,7 @@ def for_structs(layout: Layout) -> dict[str, str]:
     if chosen == "parquet" or layout.parquet != ParquetOptions():
         raise Unsupported(
             "Apache Paimon 0.9 can't merge structs from Parquet files exactly: a table with keys and structs is "
-            "kept in ORC files, which `parquet:` does not speak of",
+            "kept in ORC files, to which `parquet:` does not apply",
             hint="leave `parquet:` out, or the keys, or the structs",
         )
     return {"file.format": chosen}

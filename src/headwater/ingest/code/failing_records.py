@@ -127,7 +127,7 @@ def _too_many(message: str) -> TerminalError:
     return TerminalError(
         Code.FUNCTION_FAILED,
         f"a mapper, upcaster or filter raised on more than {MOST} events of one step: {message}",
-        hint="mend it; nothing of the step was ingested, and the flow goes on from there",
+        hint="fix it; nothing of the step was ingested, and the flow continues from there",
     )
 
 

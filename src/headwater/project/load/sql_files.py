@@ -37,7 +37,7 @@ def _definition(text: str, file: str, problems: list[Problem]) -> TreeNode | Non
         entries = dict(found.entries)
     if "sql" in entries:
         where = entries["sql"].where()
-        problems.append(Problem(Code.DUPLICATE_NAME, "the SQL stands below the options", where, "remove `sql`"))
+        problems.append(Problem(Code.DUPLICATE_NAME, "the SQL goes below the options", where, "remove `sql`"))
     body = rest.strip().rstrip(";").rstrip()
     if not body:
         problems.append(Problem(Code.INVALID_SQL, "there is no SQL in the file", Where(file, 1)))

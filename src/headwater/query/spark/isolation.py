@@ -346,7 +346,7 @@ def _interrupted(rows: int) -> TerminalError:
     return TerminalError(
         Code.QUERY_FAILED,
         f"Spark has ended while several queries ran, after {rows} rows of this one",
-        hint="ask again: which of them took all memory is not known",
+        hint="run it again; it is not known which query used all the memory",
     )
 
 

@@ -321,7 +321,7 @@ class KafkaReader(Reader):
                 Code.DATA_LOSS,
                 "records are gone before they were read: " + "; ".join(map(str, losses)),
                 where=self._spec.where,
-                hint="set `on_data_loss: continue` to go on with what is there, or reset the flow",
+                hint="set `on_data_loss: continue` to continue with what is left, or reset the flow",
             )
         for loss in losses:
             if loss not in self._described:

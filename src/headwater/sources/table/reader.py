@@ -122,7 +122,7 @@ class TableReader(Reader):
                 Code.NO_SUCH_RELATION,
                 f"the table {self._spec.table or self._spec.path} has vanished",
                 where=self._spec.where,
-                hint="put it back, or take its source out of the project; what was read of it stays",
+                hint="put it back, or remove its source from the project; the rows already read stay",
             )
         return self._table
 

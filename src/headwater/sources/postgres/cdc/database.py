@@ -107,8 +107,8 @@ class CdcDatabase:
                 Code.SOURCE_UNAVAILABLE,
                 f"{self.server_name} is a standby: what changes is read from the server that it follows",
                 where=self.spec.where,
-                hint="once it has taken over the flow goes on by itself; else name the other server in `dsn`, or both:"
-                " postgresql://one,other/database?target_session_attrs=read-write",
+                hint="once it has taken over, the flow continues by itself; otherwise name the other server in `dsn`"
+                ", or both: postgresql://one,other/database?target_session_attrs=read-write",
             )
         return connection
 

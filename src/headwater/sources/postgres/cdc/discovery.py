@@ -15,7 +15,7 @@ def discover(address: str) -> Discovered | None:
     if not found.keys:
         raise UsageError(
             Code.UNSUPPORTED,
-            f"{found.table} has no primary key, so that its rows can't be told apart",
+            f"{found.table} has no primary key, so its rows can't be identified",
             hint=f"ALTER TABLE {found.table} ADD PRIMARY KEY (…), or name another table",
         )
     source = f"{found.name}_db"

@@ -87,7 +87,7 @@ def prepare(connection: psycopg.Connection[Any], database: CdcDatabase, table: s
     if level is None or level[0] != "logical":
         raise UsageError(
             Code.SOURCE_MISMATCH,
-            f"{database.server_name}: `wal_level` is {level and level[0]}; changes are told only when it is logical",
+            f"{database.server_name}: `wal_level` is {level and level[0]}; it must be logical to read changes",
             where=where,
             hint="have a superuser run: ALTER SYSTEM SET wal_level = logical; and restart the server",
         )
@@ -110,7 +110,7 @@ def require(connection: psycopg.Connection[Any], database: CdcDatabase, table: s
     if found is not None and found.kind == "r" and found.persistence == "u":
         raise UsageError(
             Code.SOURCE_MISMATCH,
-            f"{database.server_name}: the table {table} is unlogged: what changes in it is told to nobody",
+            f"{database.server_name}: the table {table} is unlogged: Postgres doesn't publish its changes",
             where=database.spec.where,
             hint=f"run: ALTER TABLE {quoted_table(table)} SET LOGGED;",
         )

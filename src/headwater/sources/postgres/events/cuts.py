@@ -78,7 +78,7 @@ def require_same_server(store: EventStore, start: Position | None, now: StoreIde
         f"{store.name} is in another database cluster than the one that the flow has read so far"
         f" (system {now.system}, and not {start['system']})",
         where=spec.where,
-        hint="what is new there can't be told from what was read: `headwater flow reset NAME` reads all of it again,"
-        " and `deduplicate_by: event_id` leaves out what the topic has; `headwater flow rebuild NAME` fills"
+        hint="new events there can't be distinguished from those already read: `headwater flow reset NAME` reads all of"
+        " it again, and `deduplicate_by: event_id` leaves out what the topic has; `headwater flow rebuild NAME` fills"
         " the topic again",
     )

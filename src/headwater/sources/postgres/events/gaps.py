@@ -256,14 +256,14 @@ class ByGaps:
         if self._database.identity.standby:
             raise UsageError(
                 Code.UNSUPPORTED,
-                f"{store.name} is read from a standby, which does not tell who is writing on the primary",
+                f"{store.name} is read from a standby, which doesn't know the writers on the primary",
                 where=spec.where,
                 hint=f"read the primary, or {hint}",
             )
         if not store.ordinary:
             raise UsageError(
                 Code.UNSUPPORTED,
-                f"{store.name} is no table, so that nobody can tell who is writing it",
+                f"{store.name} is not a table, so its writers can't be observed",
                 where=spec.where,
                 hint="name the table, or a column with the transaction in `columns.transaction`",
             )
