@@ -88,7 +88,7 @@ def test_numbers_that_prove_nothing(spark: SparkSession, postgres_server: Server
     assert str(error.code) == "SOURCE_MISMATCH" and "-5" in str(error)
     store.run("ALTER TABLE events RENAME TO plain; CREATE VIEW events AS SELECT * FROM plain")
     error = error_of(spark, tmp_path, dsn=store.dsn)
-    assert str(error.code) == "UNSUPPORTED" and "is no table" in str(error)
+    assert str(error.code) == "UNSUPPORTED" and "is not a table" in str(error)
 
 
 def test_a_table_that_vanishes(spark: SparkSession, postgres_server: Server, tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def _require_none_gone(topic: str, found: Differences) -> None:
             Code.USAGE,
             f"{found.gone} of {found.before} rows of topic '{topic}' would go, and with them what tables and views made"
             " of them",
-            hint="--dry-run shows which; say --yes if that is meant",
+            hint="--dry-run shows which; confirm with --yes",
         )
 
 

@@ -97,7 +97,7 @@ def rebuild(common: Common, name: Name, yes: Yes = False) -> None:
         raise UsageError(
             Code.USAGE,
             f"the rows of {name} will be replaced by what its source still has",
-            hint="say --yes if that is meant",
+            hint="confirm with --yes",
         )
     _start_over(common, name, empty=True)
 

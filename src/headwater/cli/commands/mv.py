@@ -194,9 +194,7 @@ def drop(
 ) -> None:
     """Drop a view with its table."""
     if not yes:
-        raise UsageError(
-            Code.USAGE, f"view '{name}' and all its versions will be deleted", hint="say --yes if that is meant"
-        )
+        raise UsageError(Code.USAGE, f"view '{name}' and all its versions will be deleted", hint="confirm with --yes")
     with common.open() as lake:
         done = lake.drop_view(name, if_exists=if_exists)
     show_record(done.to_dict(), as_json=common.as_json)

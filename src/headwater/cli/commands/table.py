@@ -75,7 +75,7 @@ def restore(
             Code.USAGE,
             f"nothing was done: table '{name}' would go from version {done.from_version} back to what it was at "
             f"{done.to_version}",
-            hint="say --yes if that is meant",
+            hint="confirm with --yes",
         )
 
 
@@ -88,7 +88,7 @@ def drop(
     """Drop a table and its flow's ledger."""
     if not yes:
         message = f"the rows of table '{name}' and all its versions will be deleted"
-        raise UsageError(Code.USAGE, message, hint="say --yes if that is meant")
+        raise UsageError(Code.USAGE, message, hint="confirm with --yes")
     with common.open() as lake:
         dropped = lake.table(name).drop()
     show_record(dropped.to_dict(), as_json=common.as_json)

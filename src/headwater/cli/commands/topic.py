@@ -97,7 +97,7 @@ def drop(
             Code.USAGE,
             f"the rows of topic '{name}' and all its versions will be deleted"
             + ("" if dead_letters else "; its dead letters stay"),
-            hint="say --yes if that is meant",
+            hint="confirm with --yes",
         )
     with common.open() as lake:
         dropped = lake.topic(name).drop(dead_letters=dead_letters, slot=drop_slot)
