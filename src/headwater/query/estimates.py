@@ -12,7 +12,7 @@ from headwater.formats.file_scan import ScannedFile
 from headwater.query.duckdb.translation.terms import Origin
 from headwater.query.gathered import Figures, Fitted
 from headwater.query.predicates import Bounds, Compare, IsNull, OneOf, Predicate, columns
-from headwater.query.statistics import between, merged, selectivity
+from headwater.query.statistics import merged, selectivity
 
 if TYPE_CHECKING:
     from headwater.query.duckdb.eligibility import Chosen
@@ -70,39 +70,6 @@ def bytes_read(one: Chosen, fitted: Fitted | None = None) -> int:
     if len(known) == len(weights) and total:
         return round(size * sum(known[name] for name in one.scan.columns) / total)
     return round(size * len(one.scan.columns) / len(every))
-
-
-def values(scan: DuckScan, column: str, fitted: Fitted | None = None) -> int | None:
-    """How many values a column has in the whole table: by its partitions, as they were counted, and no more than lie
-    between its bounds; None where nothing says so."""
-    files = scan.reading.files
-    figures = None if fitted is None else fitted.column(column)
-    counted = None if figures is None else figures.distinct
-    if files is None or files.rows is None:
-        return counted
-    named = _named(scan, column)
-    if named in files.partition_columns:
-        return len({file.partition.get(named) for file in files.files})
-    bounds = merged(_file_bounds(file, named) for file in files.files)
-    found = [count for count in (counted, None if bounds is None else between(bounds)) if count is not None]
-    return min(files.rows, *found) if found else None
-
-
-def nulls(scan: DuckScan, column: str, fitted: Fitted | None = None) -> float:
-    """The share of a table's rows that have no value in a column, as far as it is known."""
-    files = scan.reading.files
-    if files is not None:
-        named = _named(scan, column)
-        bounds = merged(_file_bounds(file, named) for file in files.files)
-        if bounds is not None and bounds.nulls is not None and bounds.rows:
-            return bounds.nulls / bounds.rows
-    figures = None if fitted is None else fitted.column(column)
-    return 0.0 if figures is None else figures.nulls
-
-
-def _named(scan: DuckScan, column: str) -> str:
-    """A column as the table writes it, however the query does."""
-    return next((str(name) for name in scan.reading.schema.names if name.lower() == column.lower()), column)
 
 
 def _own(scan: DuckScan) -> list[Predicate]:

@@ -83,48 +83,6 @@ class TableRead:
 
 
 @dataclass(frozen=True)
-class Joined:
-    """A relation of a join: its rows, and those that the query's conditions are thought to leave."""
-
-    name: str
-    rows_all: int
-    rows_estimated: int
-    statistics_version: Version | None = None
-    """At which statistics of its columns were gathered, where they are used."""
-
-    def __str__(self) -> str:
-        left = f"{self.rows_estimated} of " if self.rows_estimated != self.rows_all else ""
-        return f"{self.name} ({left}{self.rows_all} rows{_by_statistics(self.statistics_version)})"
-
-
-@dataclass(frozen=True)
-class JoinOrder:
-    """In which order Spark is given the relations that a query joins, and from which figures that follows."""
-
-    written: tuple[str, ...]
-    relations: tuple[Joined, ...] = ()
-    """In the order that was chosen; empty where it is the written one for want of figures."""
-    rows: int | None = None
-    """Rows of its joins together, as they are estimated."""
-    rows_as_written: int | None = None
-    reason: str = ""
-    """Why it was left as it is, where figures are wanting."""
-
-    @property
-    def changed(self) -> bool:
-        return tuple(one.name for one in self.relations) not in ((), self.written)
-
-    def line(self) -> str:
-        if not self.relations:
-            return f"join order: as written, {', '.join(self.written)}: {self.reason}"
-        told = ", ".join(map(str, self.relations))
-        if not self.changed:
-            return f"join order: as written, {told}: {self.rows} rows on the way"
-        as_written = f"{self.rows_as_written} as written, {', '.join(self.written)}"
-        return f"join order: {told}: {self.rows} rows on the way; {as_written}"
-
-
-@dataclass(frozen=True)
 class Broadcast:
     """A relation that Spark sends to every worker because of what the query's conditions leave of it."""
 
@@ -161,7 +119,6 @@ class Explained:
     stages: tuple[Stage, ...] = ()
     plan: str = ""
     """The engine's own words."""
-    joins: tuple[JoinOrder, ...] = ()
     broadcasts: tuple[Broadcast, ...] = ()
 
     @property
@@ -183,7 +140,6 @@ class Explained:
         found = [f"engine: {self.engine} ({self.reason})"]
         for table in self.tables:
             found += table.lines()
-        found += [order.line() for order in self.joins]
         found += [one.line() for one in self.broadcasts]
         if self.rows_estimated is not None or self.rows is not None:
             actual = "" if self.rows is None else f", actual {self.rows}"

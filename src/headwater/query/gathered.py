@@ -78,19 +78,19 @@ class Statistics:
         self._warehouse = warehouse
         self._found: dict[tuple[Kind, str], Gathered | None] = {}
 
-    def found(self, reading: PinnedRelation, rows: int | None = None) -> Fitted | None:
-        """What was gathered of a relation, fit for use or not; `rows`: as many as it has, where its files don't say."""
+    def found(self, reading: PinnedRelation) -> Fitted | None:
+        """What was gathered of a relation, fit for use or not."""
         if reading.kind is None:
             return None
         key = (reading.kind, reading.name)
         if key not in self._found:
             self._found[key] = gathered(self._warehouse, *key)
         known = self._found[key]
-        return None if known is None else _fitted(known, reading, rows)
+        return None if known is None else _fitted(known, reading)
 
-    def of(self, reading: PinnedRelation, rows: int | None = None) -> Fitted | None:
+    def of(self, reading: PinnedRelation) -> Fitted | None:
         """What can be used."""
-        fitted = self.found(reading, rows)
+        fitted = self.found(reading)
         return None if fitted is None or fitted.unfit else fitted
 
 
@@ -144,10 +144,9 @@ def forget(warehouse: Warehouse, kind: Kind, name: str) -> None:
     warehouse.files.delete(_path(kind, name))
 
 
-def _fitted(known: Gathered, reading: PinnedRelation, counted: int | None) -> Fitted:
+def _fitted(known: Gathered, reading: PinnedRelation) -> Fitted:
     exact = known.version == reading.version
-    if counted is None and reading.files is not None:
-        counted = reading.files.rows
+    counted = None if reading.files is None else reading.files.rows
     now = known.rows if counted is None else counted
     if not SHRUNK * known.rows <= now <= GROWN * known.rows:
         return Fitted(known.version, now, unfit=f"it had {known.rows} rows then, and has {now} now")

@@ -21,7 +21,6 @@ from headwater.core.errors import Code, HeadwaterError, TerminalError, Unsupport
 from headwater.core.model import At, Kind, Version
 from headwater.query.broadcasts import small_parts
 from headwater.query.gathered import Statistics
-from headwater.query.joinorder import ordered
 from headwater.query.limits import SMALL, QueryStop
 from headwater.query.spark.outputs import ArrowOutput
 from headwater.query.spark.safety import require_quiet, require_safe_text, with_windows_inside
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headwater.query.duckdb.scans import DuckScan
-    from headwater.query.explanation import JoinOrder
 
 DYING = 3.0
 """Seconds from the failure of a job for lack of memory to the end of its Java, where it ends."""
@@ -80,11 +78,8 @@ class SparkAnswer:
         row beyond `rows` is found in no partition. `read_only` queries are looked through as Spark understands them
         before they are analysed."""
         self.reason = why
-        self._scans = scans
-        self._statistics = Statistics(warehouse)
-        self.small = small_parts(scans, self._statistics)
+        self.small = small_parts(scans, Statistics(warehouse))
         """Relations that are sent to every worker."""
-        self.joins: tuple[JoinOrder, ...] = ()
         self._stopping = stopping
         self._versions: dict[str, Version | None] = {}
         # One tag for all its jobs: the thread that serves the batches has that of the moment it was made at.
@@ -144,7 +139,7 @@ class SparkAnswer:
                 context.removeJobTag(self._tag)
 
     def _analysed(self, warehouse: Warehouse, sql: str, pinned: Pinned) -> DataFrame:
-        query, self.joins = ordered(warehouse, parse_query(sql), self._scans, self._statistics)
+        query = parse_query(sql)
         known = {kind: warehouse.names(kind) for kind in Kind}
         session = fork(warehouse.spark)
         views: set[str] = set()

@@ -86,7 +86,7 @@ def explained_by_spark(
         raise failure(error, answer.df.sparkSession.sparkContext) from error
     return Explained(
         "spark", reason, tuple(tables), analyzed=analyze, rows_estimated=estimate, rows=rows, stages=tuple(stages),
-        plan=words, joins=answer.joins,
+        plan=words,
         broadcasts=tuple(
             Broadcast(f"{kind.plural}.{name}", one.bytes_all, one.bytes, one.statistics)
             for (kind, name), one in answer.small.items()
