@@ -26,21 +26,21 @@ class FilesSource(SourceSpec):
     type: Literal["files"] = Field(default="files", description="`files`: a folder that files land in.")
     path: str = Field(description="The folder, or a glob: local, `s3://`, `abfss://`, `gs://`, `hdfs://`.")
     file_format: FileFormat = Field(
-        default="json", description="What is in them; `json`: an object a line, or an array."
+        default="json", description="Format of the files; `json`: one object per line, or an array."
     )
-    pattern: str | None = Field(default=None, description="Only files whose name fits: `*.json`.")
-    recursive: bool = Field(default=True, description="Whether folders below are looked into.")
-    partition_columns: bool = Field(
-        default=True, description="Whether `name=value` in the names of folders becomes a column."
-    )
+    pattern: str | None = Field(default=None, description="Only files whose name matches: `*.json`.")
+    recursive: bool = Field(default=True, description="Whether to include subfolders.")
+    partition_columns: bool = Field(default=True, description="Whether `name=value` in folder names becomes a column.")
     file_columns: bool = Field(default=True, description="Whether the topic keeps `_file_path` and `_file_modified`.")
     min_age: Duration | None = Field(
         default=None,
         description="A file that changed less than this ago is left for a later look; `0s` takes what is there. "
         "By default a file is left while it is being written.",
     )
-    max_files: Count = Field(default=1000, description="Files in a step at most.")
-    max_bytes: Size | None = Field(default=None, description="Bytes in a step at most; a larger file is a step alone.")
+    max_files: Count = Field(default=1000, description="Most files in one step.")
+    max_bytes: Size | None = Field(
+        default=None, description="Most bytes in one step; a larger file gets a step of its own."
+    )
     on_change: Literal["warn", "reload", "fail"] = Field(
         default="warn",
         description="A file that was ingested has changed: say so and leave it, take it in again, or stop.",
@@ -58,7 +58,7 @@ class FilesSource(SourceSpec):
     )
     archive_to: str | None = Field(default=None, description="The folder for `after: archive`, in the same storage.")
     schema_: str | None = Field(default=None, alias="schema", description="The whole schema: `id bigint, name string`.")
-    schema_hints: str | None = Field(default=None, description="Types of some columns; the others are detected.")
+    schema_hints: str | None = Field(default=None, description="Types of some columns; the others are inferred.")
     columns: EventColumns = Field(default=EventColumns(), description="Where the standard columns come from.")
 
     @property
