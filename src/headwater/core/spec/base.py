@@ -183,9 +183,9 @@ Options = Annotated[
 class Definition(Frozen):
     """Something that a project defines by name."""
 
-    description: str = Field(default="", description="What it is, for people.")
+    description: str = Field(default="", description="A description for people.")
     tags: Names = Field(default=(), description="Free words to find it by.")
-    owner: str | None = Field(default=None, description="Who answers for it.")
+    owner: str | None = Field(default=None, description="Who is responsible for it.")
     options: Options = Field(
         default={}, description="Passed on as they are to the format, reader or service behind it."
     )

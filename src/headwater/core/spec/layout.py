@@ -59,7 +59,7 @@ class Clustering(Frozen):
 
 
 class Retention(Frozen):
-    """What is kept of the past."""
+    """How much of the past to keep."""
 
     versions: Interval | None = Field(
         default=timedelta(days=30), description="How long old versions can be read; null: for ever."

@@ -34,7 +34,7 @@ class Monitor(Definition):
 
     on: str = Field(description="What is watched: `topic('x')`, `table('x')`, `mv('x')`.")
     freshness: Interval = Field(description="How old its newest data may be.")
-    notify: Names = Field(default=(), description="Alerts that are told.")
+    notify: Names = Field(default=(), description="Alerts to send.")
 
 
 class Alert(Definition):

@@ -23,9 +23,9 @@ class RelationSpec(Definition):
     parquet: ParquetOptions = Field(default=ParquetOptions(), description="How its Parquet files are written.")
     compact: Compaction | None = Field(default=None, description="When small files are joined.")
     cluster: Clustering | None = Field(default=None, description="By what and when files are sorted.")
-    retain: Retention | None = Field(default=None, description="What is kept of the past.")
+    retain: Retention | None = Field(default=None, description="How much of the past to keep.")
     interop: Names = Field(default=(), description="Other table formats that its files can be read as, without a copy.")
-    publish: Names = Field(default=(), description="Catalogs of others that get to know it.")
+    publish: Names = Field(default=(), description="Other catalogs to register it in.")
 
     @model_validator(mode="after")
     def _one_place(self) -> RelationSpec:
@@ -77,7 +77,7 @@ class SchemaPolicy(Frozen):
     )
     max_columns: Count = Field(
         default=1000,
-        description="So many columns at most, those inside of structs too; a record with others is a dead letter.",
+        description="The most columns, counting those inside structs; a record with more becomes a dead letter.",
     )
 
 
@@ -105,9 +105,9 @@ class Topic(RelationSpec):
     delivery: Literal["exactly_once", "at_least_once"] = Field(
         default="exactly_once", description="`at_least_once` saves the check and may repeat a step."
     )
-    deduplicate_by: Names = Field(default=(), description="Columns that tell an event sent twice.")
+    deduplicate_by: Names = Field(default=(), description="Columns that identify an event, to drop duplicates.")
     deduplicate_within: Interval | None = Field(
-        default=None, description="How far back to look for it; everything if unset."
+        default=None, description="How far back to look for duplicates; everything if unset."
     )
     trigger: Trigger | None = Field(default=None, description="When it takes a step; the project's if unset.")
 
@@ -124,7 +124,7 @@ class Topic(RelationSpec):
 class Apply(Frozen):
     """How a stream of changes becomes the current state, or its history."""
 
-    keys: Names = Field(min_length=1, description="Columns that tell one row from another.")
+    keys: Names = Field(min_length=1, description="The primary key.")
     sequence_by: str = Field(default="_position", description="Column that orders the changes of one key.")
     delete_when: str | None = Field(default="_op = 'd'", description="SQL condition under which a change is a delete.")
     history: Literal["latest", "all"] = Field(
@@ -137,7 +137,7 @@ class Apply(Frozen):
     )
     deletes: Literal["hard", "soft"] = Field(
         default="hard",
-        description="`hard` takes the row away, `soft` keeps its last values and tells it by `is_deleted`.",
+        description="`hard` removes the row, `soft` keeps its last values and sets `is_deleted`.",
     )
 
     @model_validator(mode="after")
@@ -152,9 +152,7 @@ class Watermark(Frozen):
 
     column: str = Field(description="Column of the event time.")
     delay: Duration = Field(description="How much later than the newest event one may come.")
-    late: Literal["update", "drop", "quarantine"] = Field(
-        default="update", description="What happens to those that come later."
-    )
+    late: Literal["update", "drop", "quarantine"] = Field(default="update", description="What happens to later events.")
 
 
 class Expectation(Frozen):
@@ -184,7 +182,7 @@ class Table(RelationSpec):
         default=None, description="Query that makes it; `stream(x)` marks the inputs that drive it."
     )
     transform: str | None = Field(default=None, description="Name of the `@transform` function that makes it.")
-    keys: Names = Field(default=(), description="Columns that tell one row from another.")
+    keys: Names = Field(default=(), description="The primary key.")
     watermark: Watermark | None = Field(default=None, description="How long to wait for late events.")
     expect: dict[str, Expectation] = Field(default={}, description="Conditions by name.")
     trigger: Trigger | None = Field(default=None, description="When it takes a step; the project's if unset.")

@@ -69,13 +69,13 @@ class RuntimeSpec(Frozen):
     max_concurrent_refreshes: Count = Field(default=2, description="Views refreshed at the same time.")
     lease: Interval = Field(
         default=timedelta(seconds=30),
-        description="A runner that is not heard of for so long has lost its flows to whoever asks for them.",
+        description="After this long without a heartbeat, a runner loses its flows to the next one that asks.",
     )
     stop_within: Duration = Field(
-        default=timedelta(seconds=5), description="What a running step may take to finish when the runner is to stop."
+        default=timedelta(seconds=5), description="How long a running step may take to finish when the runner stops."
     )
     spark_restarts: Number = Field(
-        default=3, description="How often a runner starts Spark again within ten minutes when it has died; 0: never."
+        default=3, description="How often a runner restarts a dead Spark within ten minutes; 0: never."
     )
 
 
@@ -91,7 +91,7 @@ class QueriesSpec(Frozen):
         default=2 * 1024**3, description="Heap of the Spark that answers queries while a runner is up."
     )
     idle: Interval = Field(
-        default=timedelta(minutes=15), description="That Spark ends when it has not been asked for so long."
+        default=timedelta(minutes=15), description="That Spark ends after this long without a query."
     )
 
     @field_validator("memory")
@@ -191,9 +191,7 @@ class Settings(Frozen):
     trigger: Trigger = Field(
         default="continuous", description="When flows take a step: `continuous`, `once` or how often."
     )
-    defaults: DefaultsSpec = Field(
-        default=DefaultsSpec(), description="What topics, tables and views have where they say nothing else."
-    )
+    defaults: DefaultsSpec = Field(default=DefaultsSpec(), description="Defaults for topics, tables and views.")
     spark: SparkSpec = Field(default=SparkSpec(), description="Where Spark runs.")
     storage: StorageSpec = Field(default=StorageSpec(), description="Keys of the object stores in use.")
     state: State = Field(

@@ -43,11 +43,11 @@ class FilesSource(SourceSpec):
     )
     on_change: Literal["warn", "reload", "fail"] = Field(
         default="warn",
-        description="A file that was ingested has changed: say so and leave it, take it in again, or stop.",
+        description="When an ingested file changes: warn, ingest it again, or stop.",
     )
     on_missing: Literal["fail", "skip"] = Field(
         default="fail",
-        description="A file has vanished before it could be read: stop, or keep a dead letter for it and go on.",
+        description="When a file vanishes before it was read: stop, or store a dead letter for it and continue.",
     )
     after: Literal["keep", "delete", "archive"] = Field(
         default="keep", description="What happens to a file once its rows are in the topic."

@@ -49,7 +49,7 @@ class PostgresEventsSource(SourceSpec):
     dsn: Secret = Field(description="`postgresql://user:password@host/database?sslmode=verify-full`.")
     table: str = Field(description="The table: `public.events`.")
     columns: EventStoreColumns = Field(
-        default=EventStoreColumns(), description="What its columns are called; null for one that it does not have."
+        default=EventStoreColumns(), description="The names of its columns; null for one that it doesn't have."
     )
     max_rows: Count = Field(default=5_000_000, description="Events in one step at most.")
     max_connections: Count = Field(
