@@ -32,7 +32,7 @@ define find_python
 	done; \
 	if [ -z "$$found" ]; then \
 	  echo "Headwater needs Python 3.10, 3.11 or 3.12 ($${seen:-no Python found$(if $(PYTHON), at $(PYTHON))})." >&2; \
-	  echo "Install one of them, or name it: make install PYTHON=/path/to/python3.12" >&2; \
+	  echo "Install one of them, or name it: make $(or $(firstword $(MAKECMDGOALS)),install) PYTHON=/path/to/python3.12" >&2; \
 	  exit 2; \
 	fi
 endef

@@ -171,10 +171,10 @@ def failure(said: str) -> SetupError:
     telling = [line for line in lines if _TELLING.search(line)] or lines or ["it said nothing"]
     if "no space left" in said.lower():
         return SetupError(
-            f"the disk is full: {telling[-1]}", f"make room in {ROOT} and in the cache of packages, and again"
+            f"the disk is full: {telling[-1]}", f"make room in {ROOT} and in the cache of packages, then run make again"
         )
     if "permission denied" in said.lower():
-        return SetupError(telling[-1], "let UV_CACHE_DIR, or PIP_CACHE_DIR for pip, name a folder that can be written")
+        return SetupError(telling[-1], "set UV_CACHE_DIR, or PIP_CACHE_DIR for pip, to a folder that can be written")
     if _OFFLINE.search(said) and "hash" not in said.lower():
         return SetupError(
             f"the package registry does not answer: {telling[-1]}",

@@ -84,6 +84,28 @@ def test_a_table_that_grows(lab: Lab) -> None:
     same_answers(lab, table)
 
 
+@pytest.mark.capability(Capability.NATIVE_READ, given=[Capability.APPEND, Capability.PARTITION])
+def test_partitions_of_several_types(lab: Lab) -> None:
+    ddl = "id int, word string, ok boolean, small smallint, number bigint"
+    table = lab.table(ddl, partition_by=["word", "ok", "small", "number"])
+    rows = [
+        (1, "a/b c=d%", True, 5, 2**40),
+        (2, "longer than seven", False, -3, -1),
+        (3, None, None, None, None),
+        (4, "Straße", True, 0, 0),
+    ]
+    table.append(lab.frame(rows, ddl), STEPS[0])
+    same_answers(lab, table)
+
+
+@pytest.mark.capability(Capability.NATIVE_READ, given=[Capability.REPLACE])
+def test_a_table_that_was_replaced(lab: Lab) -> None:
+    table = lab.table()
+    table.append(lab.frame([ANN, BOB]), STEPS[0])
+    table.replace(lab.frame([CYD]), STEPS[1])
+    same_answers(lab, table)
+
+
 @pytest.mark.capability(Capability.NATIVE_READ, given=[Capability.APPEND])
 def test_every_type(lab: Lab) -> None:
     table = lab.table(TYPES)

@@ -111,6 +111,25 @@ def test_a_csv_file_that_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("spark")
+def test_records_without_words_that_repeat_are_counted_by_their_own_day(tmp_path: Path) -> None:
+    rows = [
+        "Sale ID,Sold At,Paid",
+        "1,2026-01-05 08:30:00,true",
+        "2,2026-01-05 09:10:00,false",
+        "3,2026-01-06 10:00:00,true",
+    ]
+    (tmp_path / "sales.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    made = headwater("init", "--from", tmp_path / "sales.csv", tmp_path / "mine")
+    assert made.code == 0, made.err
+    text = (tmp_path / "mine" / "headwater.yml").read_text(encoding="utf-8")
+    assert "-- true, false" in text and "`headwater flow rebuild sales --yes`" in text
+    run_readme(tmp_path / "mine")
+    query = "SELECT day, records FROM mv('sales_by_day') ORDER BY day"
+    found = headwater("query", query, "--output", "json", "--project", tmp_path / "mine").json
+    assert found == [{"day": "2026-01-05", "records": 2}, {"day": "2026-01-06", "records": 1}]
+
+
+@pytest.mark.usefixtures("spark")
 @follows("try again when the first records are there")
 def test_a_folder_of_json_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()

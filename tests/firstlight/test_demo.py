@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,19 @@ def test_without_a_database_the_rest_is_shown(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "mine" / "notes.txt").touch()
     refused = headwater("demo", tmp_path / "mine")
     assert refused.code == 2 and "ALREADY_EXISTS" in refused.err
+
+
+def test_what_to_try_next_can_be_pasted_in_folders_with_blanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bin = tmp_path / "a venv" / "bin"
+    bin.mkdir(parents=True)
+    (bin / "headwater").write_text("#!/bin/sh\npwd\n", encoding="utf-8")
+    (bin / "headwater").chmod(0o755)
+    (tmp_path / "my demo").mkdir()
+    monkeypatch.setattr(sys, "executable", str(bin / "python"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    pasted = "\n".join([*demo._next(Path("my demo"), crm=False)[2:4], "headwater"])
+    done = subprocess.run(["bash", "-e", "-c", pasted], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, str(tmp_path / "my demo")), done.stderr
 
 
 def test_a_database_that_does_not_start_is_said_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

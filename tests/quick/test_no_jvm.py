@@ -9,15 +9,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.api.lake import Lake
+from headwater.formats.registry import FORMATS
 from headwater.operations.views import explain_view
 from tests.support import Answer, Shop, headwater
 from tests.tiers import TRAP, Trap
 
 MORE = """
 tables:
-  customers: {from: topic('orders'), apply: {keys: [customer_id], sequence_by: _position}}
+  customers: {format: FORMAT, from: topic('orders'), apply: {keys: [customer_id], sequence_by: _position}}
 views:
   totals:
+    format: FORMAT
     sql: SELECT customer_id, count(*) AS n, sum(amount) AS total FROM topic('orders') GROUP BY customer_id
 """
 
@@ -37,16 +39,18 @@ class Looked:
         return answer
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=FORMATS.names())
 def looked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Looked:
     """A topic with two commits and a dead letter, a table and a view of it, all up to date."""
     shop = Shop.make(
         tmp_path_factory.mktemp("looked") / "shop",
+        request.param,
         topic="schema: {mismatch: quarantine}",
         source='schema_hints: "amount int"',
     )
     project = shop.root / "headwater.yml"
-    project.write_text(project.read_text() + MORE)
+    kept = "delta" if request.param == "parquet" else request.param  # files of plain Parquet are only ever added to
+    project.write_text(project.read_text() + MORE.replace("FORMAT", kept))
     for day in (1, 2):
         rows = [{"event_id": f"{day}-{n}", "customer_id": n, "amount": n} for n in range(4)]
         shop.land(f"{day}.json", [*rows, {"event_id": f"{day}-x", "customer_id": 9, "amount": {"no": "number"}}])
@@ -64,10 +68,6 @@ def looked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, reques
         "topic history orders",
         "topic tail orders -n 1",
         "topic tag orders",
-        "topic diff orders 0",
-        "topic diff orders 1 --summary",
-        "table diff customers 1 2",
-        "topic tag orders first --version 1",
         "table describe customers",
         "table history customers",
         "dlq list",
@@ -86,6 +86,28 @@ def test_a_look_starts_no_jvm(looked: Looked, command: str) -> None:
     done = looked.run(*command.split(), "--json")
     assert done.code == 0, done.err
     assert done.out
+
+
+def test_versions_are_compared_and_named(looked: Looked) -> None:
+    history = looked.run("topic", "history", "orders", "--json").json[::-1]
+    first, last = (commit["version"] for commit in history if commit["flow"] == "topics.orders")
+    assert looked.run("topic", "tag", "orders", "first", "--version", str(first), "--json").code == 0
+    new = looked.run("topic", "diff", "orders", "first", "--json").json
+    assert sorted(row["event_id"] for row in new) == [f"2-{n}" for n in range(4)]
+    assert looked.run("topic", "diff", "orders", str(first), str(last), "--summary", "--json").code == 0
+    versions = [commit["version"] for commit in looked.run("table", "history", "customers", "--json").json]
+    assert looked.run("table", "diff", "customers", str(versions[-1]), str(versions[0]), "--json").code == 0
+
+
+def test_a_run_that_finds_nothing_new(looked: Looked) -> None:
+    done = looked.run("run", "--once", "--json")
+    assert done.code == 0, done.err
+    (summary,) = (event for event in done.events if event["event"] == "done")
+    states = {flow["flow"]: (flow["state"], flow["steps"]) for flow in summary["flows"]}
+    flows = ("topics.orders", "tables.customers", "views.totals")
+    assert states == dict.fromkeys(flows, ("done", 0))
+    listed = looked.run("status", "--json").json
+    assert {flow["flow"]: flow["rows"] for flow in listed}["topics.orders"] == 8
 
 
 def test_a_dead_letter_is_shown_with_its_bytes(looked: Looked) -> None:

@@ -142,6 +142,17 @@ def test_more_than_the_disk_holds_is_refused_before_it_starts(site: Site) -> Non
     assert caught.value.code is Code.CONNECTOR_FETCH_FAILED
 
 
+def test_a_cache_that_cannot_be_written_names_the_variable(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(connectors.CACHE, str(tmp_path / "file" / "cache"))
+    with pytest.raises(HeadwaterError, match=r"cache of connectors, .*/file/cache, can't be written") as caught:
+        site.fetch(Jar("org.example:one:1.0", "0" * 64, 1))
+    assert caught.value.code is Code.CONNECTOR_FETCH_FAILED
+    assert caught.value.problem.hint == "set HEADWATER_CACHE to a folder of yours"
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "small"
@@ -159,7 +170,7 @@ def test_a_disk_that_fills_up_on_the_way_is_an_error_with_its_cause(
 ) -> None:
     monkeypatch.setenv("HEADWATER_CACHE", str(small_disk))
     jar = site.publish("org.example:one:1.0", ONE)
-    with pytest.raises(HeadwaterError, match="No space left on device|disk of .* is full") as caught:
+    with pytest.raises(HeadwaterError, match="No space left on device|on a disk that is full") as caught:
         site.fetch(Jar(jar.coordinates, jar.sha256, 1000))
     assert caught.value.code is Code.CONNECTOR_FETCH_FAILED
     assert cached() == []

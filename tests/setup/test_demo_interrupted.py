@@ -32,7 +32,9 @@ def demo(folder: Path, **variables: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("line", ["1. a project in", "2. the morning"])
+@pytest.mark.parametrize(
+    "line", ["1. a project in", "2. the morning", pytest.param("   topics.", marks=pytest.mark.full)]
+)
 def test_ctrl_c_ends_it_and_leaves_no_process(tmp_path: Path, line: str) -> None:
     running = demo(tmp_path)
     assert running.stderr is not None
@@ -49,6 +51,14 @@ def test_ctrl_c_ends_it_and_leaves_no_process(tmp_path: Path, line: str) -> None
     assert "Traceback" not in told and "Error" not in rest, told
     _, alive = psutil.wait_procs(started, timeout=60)
     assert alive == [], told
+
+
+def test_what_libraries_log_of_an_end_is_not_shown(tmp_path: Path) -> None:
+    program = (
+        "from headwater.cli.app import execute; execute(['demo', '--help']); import logging; logging.error('gone')"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "Usage" in shown.stdout and shown.stderr == ""
 
 
 def test_a_file_where_its_folder_would_be(tmp_path: Path) -> None:

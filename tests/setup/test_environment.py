@@ -74,7 +74,7 @@ def test_a_python_that_is_too_old(clone: Path, tmp_path: Path) -> None:
     )
     assert made.returncode != 0
     assert f"Headwater needs Python 3.10, 3.11 or 3.12 ({old} is Python 3.7)." in made.stderr
-    assert "make install PYTHON=/path/to/python3.12" in made.stderr
+    assert "make demo PYTHON=/path/to/python3.12" in made.stderr
 
 
 def test_a_cache_of_packages_that_cannot_be_written_is_left_alone(clone: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
 from importlib import import_module
@@ -133,6 +134,7 @@ def execute(arguments: list[str]) -> int:
     """Run a command: 0 done, 1 failed, 2 wrong use."""
     as_json = "--json" in arguments
     code: int | None
+    _hush()
     try:
         require_python()
         code = app(args=arguments, standalone_mode=False)
@@ -153,6 +155,13 @@ def execute(arguments: list[str]) -> int:
         show_error(error_of_ours, as_json=as_json)
         code = error_of_ours.exit_code
     return code or 0
+
+
+def _hush() -> None:
+    """Py4J tells the root logger, with a stack, when Spark's process has gone; what that means is said by us."""
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(logging.NullHandler())
 
 
 def _logged(error: BaseException, arguments: list[str]) -> HeadwaterError:

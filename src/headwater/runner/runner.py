@@ -19,6 +19,7 @@ from headwater.project.transforms import streaming_tables
 from headwater.query.spark.isolation import isolated
 from headwater.runner.heartbeat import Heartbeat
 from headwater.runner.holders import Holder
+from headwater.runner.idle import are_idle
 from headwater.runner.leases import Lease, is_lent
 from headwater.runner.reload import reloadable
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState
@@ -30,6 +31,7 @@ from headwater.runner.setups.topics import topic_setup
 from headwater.runner.setups.views import view_setups
 from headwater.runner.socket.server import Answers, RunnerSocket
 from headwater.runner.supervisor import Supervisor, Worker, setups_by_flow
+from headwater.sources.reader import Lag
 from headwater.spark.internals import gateway_of
 from headwater.spark.jvm import HINT, Ending, Restarts, bury
 from headwater.spark.session import jvm_pid
@@ -99,6 +101,8 @@ class Runner:
         try:
             if taken or self._lent:
                 heartbeat.start()
+                if self.once and self._rests(taken, reports, heartbeat):
+                    return reports
                 with nullcontext() if self.door is None else isolated(lambda: self.warehouse.project):
                     self._run(taken, setups, reports, heartbeat)
         finally:
@@ -107,6 +111,24 @@ class Runner:
                 self.door.close()
             heartbeat.end()
         return reports
+
+    def _rests(self, taken: Sequence[FlowSetup], reports: Sequence[FlowReport], heartbeat: Heartbeat) -> bool:
+        """Whether no flow has anything to do: then no Spark is started, and all are done."""
+        paused = {setup.flow for setup in taken if heartbeat.control(setup.flow).paused}
+        if not are_idle(self.warehouse, [setup.flow for setup in taken if setup.flow not in paused]):
+            return False
+        self.on_ready(reports)
+        own = {report.flow: report for report in reports}
+        for setup in taken:
+            report, rests = own[setup.flow], setup.flow in paused
+            self.tell(FlowEvent("started", setup.flow))
+            report.state = FlowState.PAUSED if rests else FlowState.DONE
+            if rests:
+                self.tell(FlowEvent("paused", setup.flow))
+            else:
+                report.lag = Lag(records=0)
+                self.tell(FlowEvent("finished", setup.flow, {"steps": 0, "rows": 0, "rejected": 0}))
+        return True
 
     def _run(
         self, taken: Sequence[FlowSetup], setups: Sequence[FlowSetup], reports: list[FlowReport], heartbeat: Heartbeat

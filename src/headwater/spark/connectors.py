@@ -137,7 +137,7 @@ def ensure(
                 missing = [jar for jar in jars if not is_ready(jar)]
                 _fetch(missing, settings, progress or (lambda done, total, what: None))
     except OSError as error:
-        raise _failed(", ".join(jar.coordinates for jar in jars), _reason(error)) from error
+        raise _not_kept(error) from error
     return [jar_path(jar) for jar in jars]
 
 
@@ -349,10 +349,15 @@ def _failed(what: str, cause: str) -> TerminalError:
     )
 
 
-def _reason(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk of {cache_folder()} is full"
-    return str(error)
+def _not_kept(error: OSError) -> TerminalError:
+    """The cache itself is what is in the way."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    what = "is on a disk that is full" if full else f"can't be written: {error.strerror}"
+    return TerminalError(
+        Code.CONNECTOR_FETCH_FAILED,
+        f"the cache of connectors, {cache_folder()}, {what}",
+        hint=f"set {CACHE} to a folder of yours",
+    )
 
 
 def _megabytes(size: int) -> str:

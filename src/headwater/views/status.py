@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headwater.core.errors import Code, HeadwaterError, UsageError
@@ -44,13 +44,33 @@ def is_up_to_date(warehouse: Warehouse, name: str) -> bool:
     """Whether a refresh would find nothing new; False also where only a refresh can tell."""
     definition = warehouse.definition(Kind.VIEW, name)
     assert isinstance(definition, View)
-    intent = _last_landed(warehouse, name, definition)
-    if intent is None or _FIXED.search(definition.sql):
+    now = fingerprint(definition)
+    record, intent = warehouse.record(Kind.VIEW, name), last_landed(warehouse, Kind.VIEW, name, now)
+    if record is None or record.definition != now or intent is None:
+        return False
+    return has_all_of(warehouse, intent, read_by(warehouse, definition.sql), definition.sql)
+
+
+def has_all_of(warehouse: Warehouse, intent: Intent, reads: Iterable[Name], sql: str = "") -> bool:
+    """Whether a step ended where the relations are that it read; False also where that can't be told by versions."""
+    if _FIXED.search(sql):
         return False
     try:
-        return _places(intent.end) == _places_now(warehouse, definition)
+        now = _places_now(warehouse, reads)
+        return {label: intent.end.get(label) for label in now} == now
     except HeadwaterError:
-        return False  # a refresh says what is wrong
+        return False  # the next step says what is wrong
+
+
+def last_landed(warehouse: Warehouse, kind: Kind, name: str, definition: str) -> Intent | None:
+    """The last step of a flow since it was last started over, if it is of this definition and has landed in the table
+    that is there."""
+    flow = flow_name(name, kind)
+    intent = Ledger(warehouse.files, flow).last()
+    if warehouse.record(kind, name) is None or intent is None or intent.definition != definition:
+        return None
+    landed = warehouse.lookup(kind, name).landed(intent.commit_tag(flow))
+    return None if landed is None else intent
 
 
 def noted_explanation(warehouse: Warehouse, name: str) -> Explanation | None:
@@ -67,20 +87,9 @@ def compiled_of(warehouse: Warehouse, definition: View) -> str:
     return f"{fingerprint(definition)} {' '.join(tables)}"
 
 
-def _last_landed(warehouse: Warehouse, name: str, definition: View) -> Intent | None:
-    """The last step of a view, if it has landed and is of today's definition."""
-    record, flow = warehouse.record(Kind.VIEW, name), flow_name(name, Kind.VIEW)
-    intent = Ledger(warehouse.files, flow).last()
-    now = fingerprint(definition)
-    if record is None or intent is None or record.definition != now or intent.definition != now:
-        return None
-    landed = warehouse.lookup(Kind.VIEW, name).landed(intent.commit_tag(flow))
-    return None if landed is None else intent
-
-
-def _places_now(warehouse: Warehouse, definition: View) -> dict[str, Any]:
+def _places_now(warehouse: Warehouse, reads: Iterable[Name]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for one in read_by(warehouse, definition.sql):
+    for one in reads:
         table = warehouse.lookup(one.kind, one.name)
         version = table.version()
         made = None if version is None else table.committed_at(version)

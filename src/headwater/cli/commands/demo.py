@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +22,9 @@ from headwater.cli.shop import customers
 from headwater.cli.shop.database import PostgresServer, data_folder, programs
 from headwater.cli.shop.events import Sent, ShopEvents
 from headwater.core.errors import Code, HeadwaterError, UsageError
+
+if TYPE_CHECKING:
+    from headwater.runner.reports import FlowEvent
 
 DEMO = Path("headwater-demo")
 MARKER = ".demo"
@@ -115,17 +119,22 @@ def _round(lake: Lake, title: str, sent: Sent) -> dict[str, Any]:
     faults = {"late": sent.late, "sent for the second time": sent.twice, "broken": sent.broken, "for free": sent.free}
     wrong = ", ".join(f"{count} {fault}" for fault, count in faults.items() if count)
     note(f"{title}: {sent.events} events" + (f" ({wrong})" if wrong else ""))
-    reports = lake.run(once=True)
+    reports = lake.run(once=True, on_event=_tell_finished)
     for report in reports:
         if report.error is not None:
             raise report.error
-        rejected = f", {report.rejected} to the dead letters" if report.rejected else ""
-        note(f"   {report.flow}: {report.rows} rows in {report.steps} step(s){rejected}")
     flows = [
         {"flow": report.flow, "steps": report.steps, "rows": report.rows, "rejected": report.rejected}
         for report in reports
     ]
     return {**asdict(sent), "flows": flows}
+
+
+def _tell_finished(event: FlowEvent) -> None:
+    if event.event == "finished":
+        rows, steps, rejected = (event.details[key] for key in ("rows", "steps", "rejected"))
+        aside = f", {rejected} to the dead letters" if rejected else ""
+        note(f"   {event.flow}: {rows} rows in {steps} step(s){aside}")
 
 
 def _summary(lake: Lake) -> dict[str, Any]:
@@ -174,14 +183,14 @@ def _show(summary: dict[str, Any]) -> None:
 
 
 def _next(folder: Path, *, crm: bool) -> list[str]:
-    bin = Path(sys.executable).parent
+    bin = shlex.quote(str(Path(sys.executable).parent))
     path = [] if shutil.which("headwater") else [f"  export PATH={bin}:$PATH"]
     flows = "raw_events processed_events event_metrics best_customers"
     return [
         "",
         "What to try next:",
         *path,
-        f"  cd {folder}",
+        f"  cd {shlex.quote(str(folder))}",
         "  headwater query \"SELECT * FROM mv('best_customers') LIMIT 3\"",
         "  headwater query \"SELECT * FROM table('event_metrics') VERSION AS OF 1 ORDER BY half_hour LIMIT 5\"",
         "  headwater mv explain best_customers",

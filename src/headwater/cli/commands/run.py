@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
@@ -54,7 +53,6 @@ def run(
         raise UsageError(Code.USAGE, "--once ends by itself, so there is nothing to watch: use --once or --watch")
     interval = None if every is None else _interval(every)
     show = RunDisplay(as_json=as_json)
-    _hush()
     home = find_project(project).parent / HOME
     with (
         stop_on_signals() as stopping,
@@ -162,13 +160,6 @@ def _end_at_once(code: int) -> None:
     if pid is not None:
         os.kill(pid, signal.SIGKILL)
     os._exit(code)
-
-
-def _hush() -> None:
-    """Py4J tells the root logger, with a stack, when Spark's process has gone; what that means is said by us."""
-    root = logging.getLogger()
-    if not root.handlers:
-        root.addHandler(logging.NullHandler())
 
 
 def _interval(text: str) -> timedelta:

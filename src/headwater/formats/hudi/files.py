@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
@@ -18,22 +17,15 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from headwater.core.model import DataFile
-from headwater.core.storage import Files, as_pattern
-from headwater.formats.footers import row_counts
+from headwater.core.storage import as_pattern
 from headwater.formats.hudi.columns import from_stored
-from headwater.formats.hudi.names import NO_VALUE
-from headwater.formats.hudi.timeline import HudiFile, HudiTimeline
+from headwater.formats.hudi.live_files import instant_of
+from headwater.formats.hudi.timeline import HudiTimeline
 
 _BY_PATH = (StringType, IntegerType, LongType, DateType, BooleanType)
 """Types whose text in a partition path gives the value back exactly, so that Spark can prune by it."""
 _MANY = 1000
 _schemas: dict[str, StructType] = {}
-
-
-def instant_of(path: str) -> str:
-    """The commit that wrote a base file: `<group>_<token>_<instant>.parquet`."""
-    return path.rsplit("/", 1)[-1].rsplit("_", 1)[-1].split(".")[0]
 
 
 def read_base_files(
@@ -69,32 +61,3 @@ def _written_schema(spark: SparkSession, key: str, path: str) -> StructType:
             _schemas.clear()
         _schemas[key] = spark.read.parquet(as_pattern(path)).schema
     return _schemas[key]
-
-
-def data_files(
-    records: HudiTimeline, live: Iterable[HudiFile], partition_by: Sequence[str], files: Files
-) -> list[DataFile]:
-    """Live files with their rows: from the commits that wrote them, else from the footers."""
-    base = [file for file in live if not file.is_log]
-    rows: dict[str, int] = {}
-    for instant in {instant_of(file.name) for file in base}:
-        commit = records.commit_of(instant)
-        if commit is not None:
-            rows.update({written.path: written.rows for written in commit.written})
-    rows.update(row_counts(files, [file.relative for file in base if file.relative not in rows]))
-    found = [
-        DataFile(
-            path=file.path.removeprefix("file:") if file.path.startswith("file:/") else file.path,
-            bytes=file.bytes,
-            rows=rows.get(file.relative),
-            partition=partition_values(file.partition, partition_by),
-        )
-        for file in live
-    ]
-    return sorted(found, key=lambda file: file.path)
-
-
-def partition_values(partition: str, partition_by: Sequence[str]) -> dict[str, str | None]:
-    """`day=2026-01-01/tenant=a%2Fb` → column → value as text."""
-    texts = [piece.split("=", 1)[-1] for piece in partition.split("/")] if partition else []
-    return {name: None if text == NO_VALUE else unquote(text) for name, text in zip(partition_by, texts, strict=False)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.formats.base import Address, Capability, Format, LakeContext
+from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
 from headwater.formats.native import NativeTable
 from headwater.spark.session import SessionNeeds
 
@@ -77,6 +77,7 @@ HUDI = Format(
     address=_address,
     spark=_spark,
     native=_native,
+    lookups=frozenset(Lookup),
     marker=".hoodie",
     merge_on_read={"hoodie.datasource.write.table.type": "MERGE_ON_READ"},
 )

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from headwater.core.model import CommitTag
 from headwater.core.spec import Layout
+from headwater.formats.hudi.commits import COMMIT_TAG
 from headwater.formats.hudi.names import stored_name
-from headwater.formats.hudi.timeline import COMMIT_TAG
+from headwater.formats.hudi.stored_layout import TABLE_TYPE
 
-TABLE_TYPE = "hoodie.datasource.write.table.type"
 OPERATION = "hoodie.datasource.write.operation"
 CODECS = {"none": "uncompressed", "lz4": "lz4_raw"}
 

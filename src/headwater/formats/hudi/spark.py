@@ -21,20 +21,22 @@ from headwater.formats.footers import column_bytes
 from headwater.formats.hudi import maintenance
 from headwater.formats.hudi.changes import ROW_ID, compared, partnerless, touched_files
 from headwater.formats.hudi.columns import from_stored, merged
-from headwater.formats.hudi.files import data_files, read_base_files
+from headwater.formats.hudi.commits import landed
+from headwater.formats.hudi.files import read_base_files
 from headwater.formats.hudi.instants import LAYOUT, OLDEST, SCHEMA, Instant
 from headwater.formats.hudi.keys import RECORD_KEY, check_keys, record_key, refused_keys
+from headwater.formats.hudi.live_files import data_files
 from headwater.formats.hudi.names import stored_name
 from headwater.formats.hudi.options import (
     OPERATION,
-    TABLE_TYPE,
     clustering_options,
     commit_tag_options,
     key_generator,
     write_options,
 )
 from headwater.formats.hudi.rows import prepared, prepared_schema
-from headwater.formats.hudi.timeline import CommitRecord, HudiTimeline, hadoop_conf, storage_conf
+from headwater.formats.hudi.stored_layout import TABLE_TYPE, layout_of
+from headwater.formats.hudi.timeline import HudiTimeline, hadoop_conf, storage_conf
 from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
 from headwater.schema.changes import Retype, schema_changes
@@ -139,14 +141,7 @@ class HudiSparkTable(SparkTable):
         return self._layout(self._records())
 
     def _layout(self, records: HudiTimeline) -> Layout:
-        stored = records.get(LAYOUT)
-        if stored is not None:
-            return Layout.model_validate_json(stored)
-        return Layout(
-            keys=records.names("hoodie.table.recordkey.fields"),
-            partition_by=records.names("hoodie.table.partition.fields"),
-            options={TABLE_TYPE: "MERGE_ON_READ"} if records.merge_on_read else {},
-        )
+        return layout_of(records.properties)
 
     def _avro(self, schema: StructType, layout: Layout) -> str:
         java_type = java_session(self.spark).parseDataType(prepared_schema(schema, layout).json())
@@ -186,18 +181,7 @@ class HudiSparkTable(SparkTable):
 
     def _landed(self, commit_tag: CommitTag) -> Version | None:
         records = self._records()
-        later: Version | None = None
-        for instant in reversed(records.completed()):
-            found = records.commit(instant).commit_tag
-            if found is None or found.writer != commit_tag.writer:
-                continue
-            if found.step == commit_tag.step:
-                return instant.version
-            if found.step < commit_tag.step:
-                break
-            later = instant.version
-        # steps are numbered in order: a later one that landed says that this one did, though it is forgotten
-        return later
+        return landed(reversed(records.completed()), records.commit, commit_tag)
 
     # --- reading
 
@@ -274,7 +258,7 @@ class HudiSparkTable(SparkTable):
     def history(self, limit: int | None = None) -> list[Commit]:
         records = self._records()
         newest = records.versions()[::-1][:limit]
-        return [_described(records, instant, records.commit(instant)) for instant in newest]
+        return [records.commit(instant).as_version(instant, records.committed_at(instant)) for instant in newest]
 
     def versions_after(self, version: Version | None) -> list[Version]:
         return [i.version for i in self._records().versions() if version is None or i.version > version]
@@ -345,7 +329,7 @@ class HudiSparkTable(SparkTable):
         if not versions:
             return []
         live = records.live(versions[-1].requested if version is None else str(version))
-        return data_files(records, live, self._layout(records).partition_by, self._own_files)
+        return data_files(live, records.commit_of, self._layout(records).partition_by, self._own_files)
 
     def _stats(self) -> TableStats:
         records = self._records()
@@ -363,17 +347,3 @@ def _newest_tagged(records: HudiTimeline, versions: Sequence[Instant]) -> list[V
         if commit_tag is not None:
             newest[commit_tag.flow] = instant.version
     return list(newest.values())
-
-
-def _described(records: HudiTimeline, instant: Instant, commit: CommitRecord) -> Commit:
-    moved = commit.moves_only
-    added = 0 if moved else sum(w.inserted + w.updated for w in commit.written)
-    removed = 0 if moved else sum(w.deleted + w.updated for w in commit.written)
-    return Commit(
-        version=instant.version,
-        committed_at=records.committed_at(instant),
-        operation=commit.operation.lower(),
-        rows_added=added,
-        rows_removed=None if commit.replaced and not moved else removed,
-        commit_tag=commit.commit_tag,
-    )

@@ -5,71 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import SparkSession
 
-from headwater.core.errors import Code, TerminalError
-from headwater.core.model import CommitTag
+from headwater.formats.hudi.commits import REPLACE, CommitRecord
 from headwater.formats.hudi.instants import OLDEST, SCHEMA, Instant, readable
+from headwater.formats.hudi.live_files import HudiFile
 from headwater.spark.internals import java, java_context, java_session
 
-COMMIT_TAG = "headwater.mark"
-
 _INSTANT = re.compile(r"\[(?:==>)?(\d+)__(?:(\d+)__)?(\w+?)__(COMPLETED|REQUESTED|INFLIGHT)\]")
-_NEUTRAL = {"CLUSTER", "COMPACT", "LOG_COMPACT"}
-
-
-@dataclass(frozen=True)
-class Written:
-    """A base file that a commit wrote, and the one that it takes the place of."""
-
-    partition: str
-    path: str
-    before: str | None
-    rows: int
-    inserted: int
-    updated: int
-    deleted: int
-
-
-@dataclass(frozen=True)
-class CommitRecord:
-    """What a commit says of itself."""
-
-    operation: str
-    commit_tag: CommitTag | None
-    schema: str
-    written: tuple[Written, ...]
-    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Partition path → the file groups that the commit took away whole."""
-
-    @property
-    def moves_only(self) -> bool:
-        return self.operation in _NEUTRAL
-
-
-@dataclass(frozen=True)
-class HudiFile:
-    """A file of a state of the table."""
-
-    partition: str
-    group: str
-    path: str
-    bytes: int
-    is_log: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.path.rsplit("/", 1)[-1]
-
-    @property
-    def relative(self) -> str:
-        """The path from the table's folder on, as commits write it down."""
-        return f"{self.partition}/{self.name}" if self.partition else self.name
 
 
 class HudiTimeline:
@@ -100,6 +47,11 @@ class HudiTimeline:
         value = self._client.getTableConfig().getProps().getProperty(key)
         return None if value is None else str(value)
 
+    @property
+    def properties(self) -> dict[str, str]:
+        """All of them, by name."""
+        return dict(self._client.getTableConfig().propsMap())
+
     def set(self, properties: Mapping[str, str]) -> None:
         """Change the table's own properties; Hudi keeps a backup alongside them until it is done."""
         changed = self._packages.java.util.Properties()
@@ -119,10 +71,6 @@ class HudiTimeline:
     @property
     def has_row_ids(self) -> bool:
         return self.get("hoodie.populate.meta.fields") != "false"
-
-    def names(self, key: str) -> tuple[str, ...]:
-        """A property that lists columns; one of them may carry its key generator's kind (`day:simple`)."""
-        return tuple(name.split(":")[0] for name in (self.get(key) or "").split(",") if name)
 
     # --- versions
 
@@ -171,19 +119,12 @@ class HudiTimeline:
     def _read_commit(self, instant: Instant) -> CommitRecord:
         found = self._timeline.findInstantsInClosedRange(instant.requested, instant.requested)
         java = found.filterCompletedInstants().firstInstant().get()
-        if instant.action == "replacecommit":
+        if instant.action == REPLACE:
             text = self._timeline.readReplaceCommitMetadata(java).toJsonString()
         else:
             text = self._timeline.readCommitMetadata(java).toJsonString()
         said = json.loads(text)
-        extra = said.get("extraMetadata") or {}
-        return CommitRecord(
-            operation=said.get("operationType") or instant.action.upper(),
-            commit_tag=CommitTag.from_json(extra.get(COMMIT_TAG)),
-            schema=extra.get("schema") or "",
-            written=tuple(_written(said.get("partitionToWriteStats") or {})),
-            replaced=said.get("partitionToReplaceFileIds") or {},
-        )
+        return CommitRecord.of(said, instant.action)
 
     # --- files
 
@@ -229,27 +170,6 @@ def storage_conf(spark: SparkSession) -> Any:
 
 def hadoop_conf(spark: SparkSession) -> Any:
     return java_session(spark).sessionState().newHadoopConf()
-
-
-def _written(by_partition: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Written]:
-    for partition, stats in by_partition.items():
-        for stat in stats:
-            if not stat.get("path"):
-                raise TerminalError(
-                    Code.TABLE_CORRUPT,
-                    f"a commit wrote file group {stat.get('fileId')} and names no file",
-                    hint="the writer ignored a write error; roll back that commit",
-                )
-            before = stat.get("prevBaseFile")
-            yield Written(
-                partition=partition,
-                path=stat["path"],
-                before=None if before is None else (f"{partition}/{before}" if partition else before),
-                rows=stat.get("numWrites") or 0,
-                inserted=stat.get("numInserts") or 0,
-                updated=stat.get("numUpdateWrites") or 0,
-                deleted=stat.get("numDeletes") or 0,
-            )
 
 
 def _slice_files(piece: Mapping[str, Any]) -> Iterator[HudiFile]:

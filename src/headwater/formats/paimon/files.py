@@ -9,9 +9,10 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from headwater.core.model import DELETED, CommitTag, Version
+from headwater.core.model import DELETED, Commit, CommitTag, Version
+from headwater.formats.paimon.account import WrittenFile, as_commit
 from headwater.formats.paimon.rows import rows_of
-from headwater.formats.paimon.snapshots import COMPACT, OVERWRITE, Write
+from headwater.formats.paimon.snapshots import Write
 from headwater.formats.paimon.store import PaimonFile, PaimonStore, is_added
 from headwater.spark.frames import column
 
@@ -60,23 +61,16 @@ def cluster(store: PaimonStore, columns: Sequence[str]) -> None:
     _rewrite(store, groups, frames, {})
 
 
-def account(store: PaimonStore, write: Write, keyed: bool) -> tuple[str, int | None, int | None]:
-    """What a write did, and the rows it added and removed; None where only a scan could tell."""
-    if write.kind == COMPACT:
-        return "compact", 0, 0
-    entries = store.entries(write.first.id, "DELTA")
-    added = sum(int(e.file().rowCount()) for e in entries if is_added(e))
-    removed = sum(int(e.file().rowCount()) for e in entries if not is_added(e))
-    if write.kind == OVERWRITE:
-        return "replace", added, None if keyed else removed
-    if keyed:
-        logged = [e.file() for s in write.snapshots for e in store.entries(s.id, "CHANGELOG")]
-        if not logged and added:
-            return "upsert", None, None
-        gone = sum(int(file.deleteRowCount().orElse(0)) for file in logged)
-        return "upsert", sum(int(file.rowCount()) for file in logged) - gone, gone
-    # files were replaced, and hold rows that stayed alongside those that changed
-    return ("upsert", None, None) if removed else ("append", added, 0)
+def commit_of(store: PaimonStore, write: Write, keyed: bool) -> Commit:
+    """A write as a line of the history."""
+
+    def files_of(version: Version, mode: str) -> list[WrittenFile]:
+        return [
+            WrittenFile(is_added(e), int(e.file().rowCount()), int(e.file().deleteRowCount().orElse(0)))
+            for e in store.entries(version, mode)
+        ]
+
+    return as_commit(write, keyed, files_of)
 
 
 def _by_partition(store: PaimonStore) -> dict[str, list[PaimonFile]]:

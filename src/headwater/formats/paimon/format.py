@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.core.storage import to_spark_uri
-from headwater.formats.base import Address, Capability, Format, LakeContext
+from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
 from headwater.formats.native import NativeTable
 from headwater.formats.paimon.names import CATALOG
 from headwater.spark.session import Extension, SessionNeeds
@@ -91,6 +91,7 @@ PAIMON = Format(
     address=_address,
     spark=_spark,
     native=_native,
+    lookups=frozenset(Lookup),
     catalog=CATALOG,
     # Without a changelog producer a write leaves its rows to be merged by readers.
     merge_on_read={"changelog-producer": "none"},

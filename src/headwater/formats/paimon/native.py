@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from importlib.metadata import version as installed
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from headwater.core.errors import Code, TerminalError, Unsupported
-from headwater.core.model import At, Version
+from headwater.core.model import At, Commit, CommitTag, DataFile, TableStats, Version
+from headwater.core.spec import Layout
 from headwater.core.storage import Files
 from headwater.formats.base import Address, LakeContext
+from headwater.formats.footers import column_bytes
 from headwater.formats.native import NativeTable
+from headwater.formats.native_stats import native_stats
+from headwater.formats.paimon.account import DELTA, WrittenFile, as_commit
+from headwater.formats.paimon.manifests import ManifestEntry, entries, folder_of, partition_text, partition_values
 from headwater.formats.paimon.names import location
-from headwater.formats.paimon.snapshots import PaimonSnapshot, version_at
+from headwater.formats.paimon.schema_files import TableSchema
+from headwater.formats.paimon.snapshots import PaimonSnapshot, landed, version_at, writes
 from headwater.schema.arrow import as_spark
+from headwater.schema.columns import TableColumn
 
 TRIED = "2.1."
 """The pypaimon whose rows were compared with Spark's."""
@@ -65,6 +74,67 @@ class PaimonNativeTable(NativeTable):
         splits = [] if version is None else builder.new_scan().plan().splits()
         reader = as_spark(builder.new_read().to_arrow_batch_reader(splits))
         return reader if columns is None or narrowed else _selected(reader, columns)
+
+    # --- lookups
+
+    def history(self, limit: int | None = None) -> list[Commit]:
+        keyed = bool(self._schema().keys)
+        return [as_commit(write, keyed, self._written) for write in islice(writes(self._newest_first()), limit)]
+
+    def committed_at(self, version: Version) -> datetime | None:
+        text = self._files.find(_path(version))
+        return None if text is None else PaimonSnapshot.from_json(text.decode()).at
+
+    def landed(self, commit_tag: CommitTag) -> Version | None:
+        return landed(self._newest_first(), commit_tag)
+
+    def columns(self) -> tuple[TableColumn, ...]:
+        return self._schema().columns()
+
+    def layout(self) -> Layout:
+        return self._schema().layout()
+
+    def files(self) -> list[DataFile]:
+        version = self.version()
+        return [] if version is None else [self._data_file(entry) for entry in self._live(version)]
+
+    def stats(self) -> TableStats:
+        files = self.files()
+        sizes: dict[str, int] = {}
+        if all(file.path.endswith(".parquet") for file in files):
+            sizes = column_bytes(self._files, [file.path for file in files])
+        return native_stats(self, self.columns(), files, sizes)
+
+    def _data_file(self, entry: ManifestEntry) -> DataFile:
+        schema = self._schema()
+        if schema.options.get("partition.legacy-name", "true") != "true" or "partition.default-name" in schema.options:
+            raise Unsupported(f"the folders of {self.address} are named otherwise than Headwater knows")
+        columns = schema.partition_columns()
+        values = partition_values(entry.partition, columns)
+        folder = "/".join(filter(None, [folder_of(values), f"bucket-{entry.bucket}"]))
+        texts = {name: partition_text(values[name], kind) for name, kind in columns}
+        return DataFile(self._files.join(folder, entry.name), entry.bytes, entry.rows, texts)
+
+    def _live(self, version: Version) -> list[ManifestEntry]:
+        said = self._said(version)
+        return entries(self._files, [said["baseManifestList"], said["deltaManifestList"]])
+
+    def _written(self, version: Version, mode: str) -> list[WrittenFile]:
+        name = "deltaManifestList" if mode == DELTA else "changelogManifestList"
+        found = entries(self._files, [self._said(version).get(name)])
+        return [WrittenFile(entry.is_added, entry.rows, entry.deletes) for entry in found]
+
+    def _said(self, version: Version) -> dict[str, Any]:
+        text = self._files.find(_path(version))
+        if text is None:
+            raise Unsupported(f"snapshot {version} of {self.address} was expired meanwhile")
+        said: dict[str, Any] = json.loads(text)
+        return said
+
+    def _schema(self) -> TableSchema:
+        return TableSchema.latest(self._files)
+
+    # --- inside
 
     def _newest_first(self) -> Iterator[PaimonSnapshot]:
         names = [entry.name for entry in self._files.list("snapshot")] if self._files.exists("snapshot") else []

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import Unsupported
 from headwater.core.spec import Layout, ParquetOptions
 from headwater.formats.paimon.rows import has_struct
+from headwater.formats.paimon.schema_files import LAYOUT
 
-LAYOUT = "headwater.layout"
 NEVER = str(2**31 - 1)
 CODECS = {"none": "uncompressed", "lz4": "lz4_raw", None: "zstd"}
 
@@ -59,11 +57,3 @@ def primary_key(layout: Layout) -> tuple[str, ...]:
     if not layout.keys:
         return ()
     return (*layout.keys, *(name for name in layout.partition_by if name not in layout.keys))
-
-
-def layout(options: Mapping[str, str], keys: Sequence[str], partition_by: Sequence[str]) -> Layout:
-    """The layout a table was created with; of somebody else's table what Paimon tells."""
-    stored = options.get(LAYOUT)
-    if stored is not None:
-        return Layout.model_validate_json(stored)
-    return Layout(keys=tuple(keys), partition_by=tuple(partition_by))

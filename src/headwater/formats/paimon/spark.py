@@ -20,11 +20,11 @@ from headwater.formats.evolution import can_widen, cannot_retype
 from headwater.formats.paimon import files, options
 from headwater.formats.paimon.nested import differ_inside
 from headwater.formats.paimon.rows import evolved, has_struct, latest_rows, rows_at, rows_of, structs_in_parquet
+from headwater.formats.paimon.schema_files import layout_of
 from headwater.formats.paimon.snapshots import (
     APPEND,
     COMPACT,
     PaimonSnapshot,
-    Write,
     landed,
     oldest_to_keep,
     version_at,
@@ -67,7 +67,7 @@ class PaimonTable(SparkTable):
 
     def layout(self) -> Layout:
         java = self._java()
-        return options.layout(dict(java.options()), tuple(java.primaryKeys()), tuple(java.partitionKeys()))
+        return layout_of(dict(java.options()), tuple(java.primaryKeys()), tuple(java.partitionKeys()))
 
     def _java(self) -> Any:
         if not self._store.exists():
@@ -226,7 +226,7 @@ class PaimonTable(SparkTable):
         for write in writes(self._store.newest_first()):
             if limit is not None and len(commits) == limit:
                 break
-            commits.append(self._described(write, keyed))
+            commits.append(files.commit_of(self._store, write, keyed))
         return commits
 
     def versions_after(self, version: Version | None) -> list[Version]:
@@ -244,10 +244,6 @@ class PaimonTable(SparkTable):
         newer = takewhile(lambda s: s.id > start, self._store.newest_first())
         unsure = [s.id for s in newer if s.kind != COMPACT and (s.kind != APPEND or self._store.added(s.id) is None)]
         return sum(1 for version in versions if not unsure or version < min(unsure))
-
-    def _described(self, write: Write, keyed: bool) -> Commit:
-        operation, added, removed = files.account(self._store, write, keyed)
-        return Commit(write.last.id, write.last.at, operation, added, removed, write.last.commit_tag)
 
     def _read_stream(self, changes: bool, start: At | None, consumer: str) -> DataFrame:
         # Paimon's own source starts over at each restart unless its snapshot is pinned

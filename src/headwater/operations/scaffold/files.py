@@ -107,8 +107,11 @@ def _described(look: Look) -> Iterator[str]:
     if not look.records:
         yield "# Its columns:"
         return
-    more = "; change what you know better:" if _takes_hints(look) else ":"
-    yield f"# The types of the first {look.records} records{more}"
+    if _takes_hints(look):
+        yield f"# The types of the first {look.records} records; change what you know better. After the first run"
+        yield f"# a changed type needs `headwater flow rebuild {look.topic} --yes`, which reads everything again."
+    else:
+        yield f"# The types of the first {look.records} records:"
     if look.rejected:
         example = _short(look.rejected[0], 60)
         yield f"# {len(look.rejected)} of them can't be ingested, and will be dead letters: {example}"
@@ -195,8 +198,15 @@ def _view(look: Look, columns: Sequence[SampleColumn]) -> tuple[str, list[str]]:
     words = [one for one in plain if one.type == "string" and _repeats(one)]
     sums = [one for one in plain if _NUMBERS.fullmatch(one.type) and not _NO_SUM.search(one.name)]
     by = min(words, key=lambda one: len(set(one.values)), default=None)
-    group = "event_date" if by is None else _quoted(by.name)
-    chosen = [group, "count(*) AS records"]
+    times = [one for one in plain if one.type in ("timestamp", "date")]
+    time = None if any(one.name == "event_timestamp" for one in times) else next(iter(times), None)
+    group, shown = "event_date", "event_date"
+    if by is not None:
+        group = shown = _quoted(by.name)
+    elif time is not None:  # `event_date` would be the day of the first run
+        group = f"CAST({_quoted(time.name)} AS DATE)"
+        shown = f"{group} AS day"
+    chosen = [shown, "count(*) AS records"]
     if sums:
         best = max(sums, key=lambda one: one.type.startswith("decimal"))
         name = best.name if "total" in best.name.lower() else f"total {best.name}"
@@ -279,6 +289,8 @@ def _flow(value: Any) -> str:
 def _as_text(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(sep=" ")
+    if isinstance(value, bool):
+        return str(value).lower()
     return str(value) if isinstance(value, (date, Decimal, str, int, float)) else "…"
 
 

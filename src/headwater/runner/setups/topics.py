@@ -116,24 +116,28 @@ def open_topic(warehouse: Warehouse, name: str, spark: SparkSession) -> OpenTopi
     """What a topic is put together from."""
     definition = warehouse.definition(Kind.TOPIC, name)
     assert isinstance(definition, Topic)
-    project = warehouse.project
-    flow = flow_name(name)
-    ledger = Ledger(warehouse.files, flow)
+    ledger = Ledger(warehouse.files, flow_name(name))
     table = warehouse.table(Kind.TOPIC, name, spark)
+    context = reader_context(warehouse, definition, ledger, spark)
+    reader = open_reader(warehouse.project.sources[definition.from_], context)
+    return OpenTopic(definition, reader, table, context.notes, ledger)
+
+
+def reader_context(warehouse: Warehouse, topic: Topic, ledger: Ledger, spark: SparkSession) -> ReaderContext:
+    """What the reader of a topic's source works with."""
+    flow = flow_name(topic.name)
     folder = warehouse.files.join("_headwater/flows", flow)
     storage = dict(warehouse.context.storage)
-    notes, lasting = Files("/".join([folder, *notes_of(ledger.epoch())]), storage), Files(folder, storage)
-    context = ReaderContext(
+    return ReaderContext(
         spark,
         flow,
-        notes,
-        project.location,
+        Files("/".join([folder, *notes_of(ledger.epoch())]), storage),
+        warehouse.project.location,
         storage,
-        lasting,
+        Files(folder, storage),
         partial(_open_table, warehouse, spark),
-        sharing=sharing(warehouse, definition),
+        sharing=sharing(warehouse, topic),
     )
-    return OpenTopic(definition, open_reader(project.sources[definition.from_], context), table, notes, ledger)
 
 
 def sharing(warehouse: Warehouse, topic: Topic) -> Sharing:
