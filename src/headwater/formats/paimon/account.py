@@ -45,5 +45,5 @@ def _account(write: Write, keyed: bool, files_of: FilesOf) -> tuple[str, int | N
             return "upsert", None, None
         gone = sum(file.deletes for file in logged)
         return "upsert", sum(file.rows for file in logged) - gone, gone
-    # files were replaced, and hold rows that stayed beside those that changed
+    # files were replaced, and hold rows that stayed alongside those that changed
     return ("upsert", None, None) if removed else ("append", added, 0)
