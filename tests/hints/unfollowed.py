@@ -134,9 +134,11 @@ NAMED: dict[str, tuple[str, ...]] = {
         "set schema.new_column to add, rescue or ignore",
         "tell the type in the source's schema_hints",
         "set schema.mismatch to quarantine; or tell the type in the source's schema_hints, then …",
+        "put the file back from a copy: without it rows that were forgotten would come again",
         "cast it, tell the type in the source's schema_hints, or give it another name",
     ),
     "operations": (
+        "put that right and give the command again: it goes on where it was",
         "a topic that takes rows has a source of `type: append`",
         "the rows are stored, and ingested when you resume it: headwater flow resume {}",
         "join it with AND is_current",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headwater.formats.spark_table import SparkTable
     from headwater.operations.append import Appended
     from headwater.operations.drop import DroppedTable, DroppedTopic
+    from headwater.operations.erasure.receipt import ErasureCheck, ErasureReceipt
     from headwater.operations.load import Loaded
     from headwater.operations.parquet_files import RelationFiles
     from headwater.operations.rebuild import RebuiltTable
@@ -124,6 +125,28 @@ class Relation:
         from headwater.operations.remap import remap
 
         return remap(self._warehouse, self.name, dry_run=dry_run, may_remove=may_remove)
+
+    def forget(self, where: str, *, dry_run: bool = False, yes: bool = False) -> ErasureReceipt:
+        """Erase a topic's rows that meet a condition, with all that was made of them and every version that held them;
+        they don't come again. Where all rows meet it, or versions with labels go, it is refused unless `yes`."""
+        from headwater.operations.erasure.forget import forget
+
+        self._require_topic("erased")
+        return forget(self._warehouse, self.name, where, dry_run=dry_run, yes=yes)
+
+    def check_forgotten(self, where: str) -> ErasureCheck:
+        """Decode every file of the lake, and say which hold a value of the condition. Changes nothing."""
+        from headwater.operations.erasure.forget import check
+
+        self._require_topic("erased")
+        return check(self._warehouse, self.name, where)
+
+    def _require_topic(self, verb: str) -> None:
+        if self.kind is not Kind.TOPIC:
+            hint = "a table or view loses the rows that its topics lose"
+            raise UsageError(
+                Code.USAGE, f"rows are {verb} from topics; '{self.name}' is a {self.kind.value}", hint=hint
+            )
 
     def schemas(self) -> Listing[PayloadSchema]:
         """Every version of a topic's payload, with what brought it; oldest first."""

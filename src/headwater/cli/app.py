@@ -35,6 +35,7 @@ COMMANDS = {
     "dlq": "Dead letters: events that could not be ingested.",
     "flow": "Flows: list, pause, resume and restart them.",
     "mv": "Materialized views: create, refresh, explain and verify them.",
+    "forget": "Erase rows from a topic, its past and all that was made of them, and prove that they are gone.",
     "parquet": "The files under topics, tables and views.",
     "source": "Sources: list them, and prepare their databases.",
     "table": "Tables: what they hold; load and restore them.",

@@ -121,6 +121,9 @@ class Format:
     fence: str | None = None
     """What keeps a late writer on another machine from committing; None: nothing does."""
 
+    erases: bool = False
+    """Whether it has been shown that nothing of erased rows stays in its files and metadata."""
+
     def can(self, capability: Capability) -> bool:
         return capability in self.capabilities
 

@@ -79,6 +79,14 @@ def drop_feeds(table: SparkTable) -> None:
     files.delete(folder)
 
 
+def advance_feeds(table: SparkTable) -> None:
+    """Bring all feeds of a table up to its latest version, also those that nobody reads now."""
+    files = Files(table.context.warehouse, table.context.storage)
+    for folder in files.list(_folder_of(table)):
+        if files.exists(f"{folder.path}/{_STATE}"):
+            _Feed(table, folder.path, changes=folder.name.endswith("-changes"), start=None).pump()
+
+
 def leave_feed(table: SparkTable, consumer: str, *, forget: bool = False) -> None:
     """The consumer's query is not running: its feeds are not looked after, and with `forget` deleted."""
     files = Files(table.context.warehouse, table.context.storage)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
@@ -196,6 +196,20 @@ class SparkTable(FollowedTable):
         with writing(self.address):
             return self._expire(older_than, frozenset(keep))
 
+    def renew(self, rows: DataFrame | None = None) -> Version:
+        """Write all rows, or `rows` instead of them, into new files. The last commit names no older file, neither by
+        its statistics, and has the newest tag of each flow, so that all before it can go. Called by erasure."""
+        self.format.require(Capability.REPLACE)
+        with writing(self.address):
+            return self._renew(self._read(None) if rows is None else self._aligned(rows))
+
+    def erase_past(self) -> list[Version]:
+        """Delete every version but the latest at once, with the metadata that tells of their rows, whoever may need
+        them; returns what went. Called by erasure, after `renew`, when all that read the table has read on."""
+        self.format.require(Capability.EXPIRE)
+        with writing(self.address):
+            return self._erase_past()
+
     def files(self, at: At | None = None) -> list[DataFile]:
         """The live files, from the table's metadata. Called for sizes (`describe`, costs of a refresh, the order of
         joins) and by `headwater parquet stats --files`."""
@@ -271,6 +285,17 @@ class SparkTable(FollowedTable):
     def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
         """Called by `expire`."""
         raise NotImplementedError
+
+    def _renew(self, rows: DataFrame) -> Version:
+        """Called by `renew`. The commit that replaces the rows may still tell of those that went: others follow."""
+        newest = {c.commit_tag.flow: c.commit_tag for c in reversed(self.history()) if c.commit_tag is not None}
+        self._replace(rows, None)
+        nothing = self.spark.createDataFrame([], self.schema())
+        return [self._append(nothing, commit_tag) for commit_tag in newest.values() or [None]][-1]
+
+    def _erase_past(self) -> list[Version]:
+        """Called by `erase_past`."""
+        return self._expire(datetime.now(timezone.utc), frozenset())
 
     def _files(self, version: Version | None) -> list[DataFile]:
         """Called by `files`; the latest version's for None."""

@@ -21,6 +21,7 @@ from headwater.formats.locks import writing
 from headwater.formats.registry import SYSTEM_FORMAT
 from headwater.formats.spark_table import SparkTable
 from headwater.ingest.dead_letter_list import address_in, unknown_letter
+from headwater.ingest.forgotten import ForgottenCondition, forgotten_letters
 from headwater.sources.decoders.base import TOO_LARGE
 from headwater.spark.arrow_bridge import local_frame
 
@@ -163,6 +164,22 @@ class DeadLetters:
                 keys = {"topic": [topic] * len(ids), "id": list(ids), DELETED: [True] * len(ids)}
                 self._upsert(pa.table(keys))
         return gone
+
+    def to_forget(self, topic: str, conditions: Sequence[ForgottenCondition]) -> Sequence[str]:
+        """The ids of a topic's dead letters whose events meet one of the conditions."""
+        if not self._table.exists():
+            return []
+        found = forgotten_letters(self._of(topic, None), conditions).collect()
+        return [row["id"] for row in found]
+
+    def erase(self, topic: str, ids: Sequence[str]) -> None:
+        """Forget dead letters of a topic, with every version of the table that has had them."""
+        if not self._table.exists():
+            return
+        with writing(self._table.address):
+            self.drop(topic, ids)
+            self._table.renew()
+            self._table.erase_past()
 
     def _upsert(self, rows: pa.Table) -> None:
         try:

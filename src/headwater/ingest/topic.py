@@ -9,7 +9,7 @@ committed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -34,6 +34,7 @@ from headwater.ingest.columns import CONTEXT, known_payload
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.ingest.deduplicate import deduplicated, first_of_their_kind
 from headwater.ingest.detection import Detection
+from headwater.ingest.forgotten import ForgottenCondition, without_letters, without_rows
 from headwater.ingest.hints import with_hint
 from headwater.ingest.pipeline import Pipeline, Shaped, tell_twins_apart
 from headwater.ingest.rejects import failed, letter
@@ -81,7 +82,9 @@ class TopicTarget(Target[DataFrame]):
         declared: StructType | None = None,
         hints: StructType | None = None,
         guard: Callable[[], None] = lambda: None,
+        forgotten: Sequence[ForgottenCondition] = (),
     ) -> None:
+        self._forgotten = forgotten
         self._pipeline = pipeline
         self._topic = pipeline.topic
         self._decoder = decoder
@@ -261,6 +264,7 @@ class TopicTarget(Target[DataFrame]):
 
     def _reject(self, bad: DataFrame, commit_tag: CommitTag) -> int:
         """Keep what can't be ingested; how many."""
+        bad = without_letters(bad, self._forgotten)
         if self._topic.schema_.mismatch == "fail":
             first = bad.where(F.col("reason") == SCHEMA).first()
             if first is not None:
@@ -289,9 +293,12 @@ class TopicTarget(Target[DataFrame]):
     ) -> Shaped:
         tell_twins_apart(records.sparkSession, known.payload)
         policy = {"watch": self._new_column != "ignore", "quick": quick, "stamp": stamp, "full": full}
-        return self._pipeline.shaped(
+        shaped = self._pipeline.shaped(
             records, self._decoder, known.payload, known.adopted, refused=refused, rejected=rejected, **policy
         )
+        if not self._forgotten:
+            return shaped
+        return replace(shaped, frame=without_rows(shaped.frame, self._forgotten, shaped.is_suspect))
 
     @property
     def _new_column(self) -> str:

@@ -63,6 +63,7 @@ _MISSING = {
 DELTA = Format(
     name="delta",
     title="Delta Lake",
+    erases=True,
     capabilities=frozenset(Capability) - _MISSING.keys(),
     codecs=frozenset({"none", "snappy", "gzip", "lz4", "zstd"}),
     widenings=frozenset({("tinyint", "smallint"), ("tinyint", "int"), ("smallint", "int")}),

@@ -203,6 +203,11 @@ class TransactionLog:
         no_retention = jvm.scala.Option.apply(0.0)
         command.gc(java_session(self._spark), self._log, False, no_retention, *none, clock)
 
+    def checkpoint(self) -> None:
+        """Write the state of the latest version as a whole."""
+        self.snapshot()
+        self._log.checkpoint()
+
     @staticmethod
     def forget(spark: SparkSession, path: str) -> None:
         """Drop the cached log of a path whose table is gone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timezone
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +18,7 @@ from headwater.core.quotes import backticked
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
 from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, LakeContext
-from headwater.formats.delta import touched
+from headwater.formats.delta import erasure, touched
 from headwater.formats.delta.bounds import COLUMNS as BOUNDED
 from headwater.formats.delta.bounds import bounds
 from headwater.formats.delta.first_write import FirstWrite
@@ -34,6 +34,7 @@ from headwater.schema.types import to_ddl
 from headwater.spark.frames import column, settings, signed, temp_view
 from headwater.spark.internals import java, java_session, query_execution
 
+NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 _NEEDS_MAPPING = set(" ,;{}()\n\t=")
 
 
@@ -276,6 +277,34 @@ class DeltaTable(SparkTable):
     def _set_properties(self, properties: dict[str, str]) -> None:
         self.spark.sql(f"ALTER TABLE {self._name} SET {_tblproperties(properties)}")
 
+    def _unset_properties(self, names: Sequence[str]) -> None:
+        self.spark.sql(f"ALTER TABLE {self._name} UNSET TBLPROPERTIES ({', '.join(map(_literal, names))})")
+
+    def _renew(self, rows: DataFrame) -> Version:
+        newest = {c.commit_tag.flow: c.commit_tag for c in reversed(self.history()) if c.commit_tag is not None}
+        self._replace(rows, None)
+        properties = erasure.before_checkpoint(self._log.properties())
+        for commit_tag in newest.values() or [None]:
+            # Only the note: that the step has landed the table knows, and takes it for another try of it.
+            note = {} if commit_tag is None else {NOTE: commit_tag.to_json()}
+            with settings(self.spark, note):
+                self._set_properties(properties)
+        self._log.checkpoint()
+        return self._log.version()
+
+    def _erase_past(self) -> list[Version]:
+        oldest = self._log.version()
+        gone = self._expire(datetime.now(timezone.utc), frozenset())
+        erasure.erase_log(Files(self.path, self.context.storage), oldest)
+        back, unset = erasure.after_erasure(self._log.properties())
+        if back:
+            self._set_properties(back)
+        if unset:
+            self._unset_properties(unset)
+        TransactionLog.forget(self.spark, self.path)
+        self._log = TransactionLog(self.spark, self.path)
+        return gone
+
     def _compact(self, target_file_size: int) -> None:
         self._optimize(target_file_size, "")
 
@@ -334,7 +363,7 @@ def _with_tag(commit_tag: CommitTag | None) -> dict[str, str]:
     return {
         "spark.databricks.delta.write.txnAppId": commit_tag.writer,
         "spark.databricks.delta.write.txnVersion": str(commit_tag.step),
-        "spark.databricks.delta.commitInfo.userMetadata": commit_tag.to_json(),
+        NOTE: commit_tag.to_json(),
     }
 
 

@@ -51,6 +51,7 @@ _MERGE_ON_READ = ("write.delete.mode", "write.update.mode", "write.merge.mode")
 ICEBERG = Format(
     name="iceberg",
     title="Apache Iceberg",
+    erases=True,
     capabilities=frozenset(Capability) - {Capability.NATIVE_APPEND},
     codecs=frozenset({"none", "snappy", "gzip", "lz4", "zstd"}),
     widenings=frozenset({("int", "bigint"), ("float", "double"), ("decimal", "decimal")}),

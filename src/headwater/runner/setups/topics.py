@@ -18,6 +18,7 @@ from headwater.flows.ledger import Ledger, Positions, flow_name
 from headwater.formats.base import Address, Capability
 from headwater.formats.spark_table import SparkTable
 from headwater.ingest.dead_letters import DeadLetters
+from headwater.ingest.forgotten import ForgottenRows
 from headwater.ingest.pipeline import Pipeline
 from headwater.ingest.schemas import SchemaLog
 from headwater.ingest.topic import TopicTarget
@@ -213,6 +214,7 @@ def topic_target(
         declared=declared,
         hints=parse_ddl(table.spark, getattr(source, "schema_hints", None)),
         guard=guard,
+        forgotten=ForgottenRows(warehouse.files, topic.name).all(),
     )
 
 
