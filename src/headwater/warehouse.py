@@ -85,6 +85,8 @@ class Warehouse:
         self._work: Ticker | None = None
         """Tells of the work of a Spark that one command has started."""
         self._refreshes = threading.BoundedSemaphore(project.settings.runtime.max_concurrent_refreshes)
+        self._asked = False
+        """Whether a lake in a store has been compared with its state: not before it is used."""
         self.committed = threading.Condition()
         """Notified by every commit that a flow of this process makes."""
 
@@ -373,7 +375,11 @@ class Warehouse:
 
     def require_lake(self) -> None:
         """Raise where the lake was, and is no more: its disk may not be mounted."""
-        require_lake(self.project, self.state)
+        state = self.state
+        require_lake(self.project, state)
+        if not self._asked and not self.files.is_local and not self.project.problems:
+            reconcile(self.project, state, reading=True)
+        self._asked = True
 
     def _require_writable(self) -> None:
         """A warehouse that can't be written is said before Spark starts."""

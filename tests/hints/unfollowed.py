@@ -37,6 +37,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
         "another program has cleaned the table; read the whole state instead",
         "the writer ignored a write error; roll back that commit",
         "put it back, or remove its source from the project; the rows already read stay",
+        "back it up with the catalog's own means, and keep it in a lake of its own",
         "what lies there is {}",
         "it has {} to {}",
         "it has no version yet",

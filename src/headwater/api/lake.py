@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from headwater.ingest.dead_letter_list import DeadLetterList
     from headwater.ingest.dead_letters import DeadLetters
+    from headwater.operations.backup.restore import RestoreResult
+    from headwater.operations.backup.take import BackupResult
     from headwater.operations.plan import PlannedAction
     from headwater.operations.replay import ReplayedLetters
     from headwater.query.engines import Engine
@@ -101,6 +103,19 @@ class Lake:
         `project.problems` has the mistakes; whatever would be done by a definition raises them.
         """
         return cls(partial_project(path, target), quick=True, checked=True)
+
+    @staticmethod
+    def restore(source: str | Path, path: Path | str = ".", target: str | None = None) -> RestoreResult:
+        """Put a backup where the project at or above a path has its lake, which has to be empty."""
+        from headwater.operations.backup.restore import restore_backup
+
+        return restore_backup(load_project(path, target), str(source))
+
+    def backup(self, destination: str | Path, *, metadata_only: bool = False) -> BackupResult:
+        """Copy the lake, its state, catalog and ledger into an empty folder, while runners and readers go on."""
+        from headwater.operations.backup.take import back_up
+
+        return back_up(self._warehouse, str(destination), metadata_only=metadata_only)
 
     def __enter__(self) -> Lake:
         return self

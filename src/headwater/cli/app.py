@@ -28,6 +28,8 @@ COMMANDS = {
     "run": "Run the flows: continuously, at an interval, or once. Exit 1 if any failed, 0 when stopped.",
     "reload": ("Make the runner reload the changed project. Only new, changed and removed flows are affected."),
     "status": "Show each flow: its state, rate, lag, last commit, last error and who runs it. Needs no Spark.",
+    "backup": "Back up the lake with its state, catalog and ledger, while runners keep running.",
+    "restore": "Restore a backup as the project's lake, which must not exist yet.",
     "query": "Run a query or statement; rows go to standard output.",
     "sql": "Open a SQL shell; you can also pipe statements into it.",
     "completion": "Print or install shell completion for commands, options and names (bash, zsh, fish).",

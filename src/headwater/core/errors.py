@@ -70,6 +70,11 @@ class Code(Enum):
     LEDGER_CORRUPT = "A record of the ledger cannot be read."
     LAKE_MOVED = "The lake was moved, and something outside of it still points to the old location."
     LAKE_TOO_NEW = "The lake was written by a newer Headwater than this one."
+    BACKUP_NOT_EMPTY = "A backup or a restored lake needs an empty folder."
+    BACKUP_BUSY = "A flow changed too often to be backed up while it runs."
+    BACKUP_INCOMPLETE = "There is no complete backup in the folder."
+    BACKUP_DAMAGED = "A file of the backup is missing or has changed."
+    RESTORE_UNFINISHED = "The lake is only partly restored."
     LAKE_COPIED = "The project is a copy that shares with the original what only one of them may write."
 
     # flows

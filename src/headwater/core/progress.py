@@ -12,7 +12,7 @@ EVERY = 5.0
 """Seconds between two lines about something that takes long."""
 
 Report = Callable[[int, int, str], None]
-"""Called with what is done, how much there is in all (bytes), and what is being done."""
+"""Called with what is done, how much there is in all (bytes; 0: not known), and what is being done."""
 
 
 @contextmanager
@@ -80,6 +80,22 @@ def ticking(what: str, every: float = EVERY) -> Iterator[None]:
         ticker.stop()
 
 
+@contextmanager
+def byte_ticks(what: str) -> Iterator[Report]:
+    """While this is open, how many bytes are done of it is told every few seconds, to programs and files too."""
+    last: list[tuple[int, int, str]] = []
+    ticker = Ticker(lambda: _told_of(what, *last[0]) if last else what)
+    ticker.start()
+
+    def report(done: int, total: int, file: str) -> None:
+        last[:] = [(done, total, file)]
+
+    try:
+        yield report
+    finally:
+        ticker.stop()
+
+
 def notice(text: str) -> None:
     """Tell everybody, on standard error, what was found and done without being asked for."""
     print(f"headwater: {text}", file=sys.stderr, flush=True)
@@ -99,3 +115,8 @@ def _plain(title: str) -> Report:
             say("end", f"{title}: done")
 
     return report
+
+
+def _told_of(what: str, done: int, total: int, file: str) -> str:
+    of = f" of {total / 1e6:.0f}" if total else ""
+    return f"{what}: {done / 1e6:.0f}{of} MB, {file}"

@@ -11,22 +11,22 @@ import os
 import posixpath
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from headwater.core.disk_errors import disk_error
-from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
-from headwater.core.secret import Secret
+from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError
+from headwater.core.file_systems import SCHEME, azure_path, open_file_system, split_uri
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile, fs  # a fifth of a second of loading, which a look at a local file does without
 
-_SCHEME = re.compile(r"^([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+_PIECE = 4 * 1024 * 1024
+"""Bytes of a large file that are held at a time."""
 _PATTERN = re.compile(r"([{}\[\]*?\\])")
 _UNWRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR})
 
@@ -50,10 +50,11 @@ class Files:
 
     def __init__(self, root: str, storage: Mapping[str, Any] | None = None) -> None:
         self.root = root.rstrip("/") or "/"
+        self.storage = storage or {}
         local = _local(root)
         self.is_local = local is not None
         if local is None:
-            self._fs, local = _open(root, storage or {})
+            self._fs, local = open_file_system(root, self.storage)
         self._base = local.rstrip("/") or "/"
 
     @cached_property
@@ -64,9 +65,9 @@ class Files:
 
     def inside(self, path: str = "") -> str:
         """The path as the file system itself names it; it may be a full path or URI in the same storage too."""
-        scheme, rest = _split(path)
+        scheme, rest = split_uri(path)
         if scheme in ("abfs", "abfss"):
-            rest = _azure_path(path)
+            rest = azure_path(path)
         elif scheme == "file":
             rest = "/" + rest.lstrip("/")
         elif not scheme:
@@ -116,6 +117,24 @@ class Files:
             with self._fs.open_input_file(self.inside(path)) as file:
                 yield file
 
+    def chunks(self, path: str) -> Iterator[bytes] | None:
+        """The content piece by piece; None if there is no such file. Once it is open it is read to its end."""
+        with self._doing("read", path):
+            try:
+                file = self._fs.open_input_stream(self.inside(path), compression=None)
+            except FileNotFoundError:
+                return None
+        return self._chunks(path, file)
+
+    def _chunks(self, path: str, file: NativeFile) -> Iterator[bytes]:
+        with file:
+            while True:
+                with self._doing("read", path):
+                    piece: bytes = file.read(_PIECE)
+                if not piece:
+                    return
+                yield piece
+
     def exists(self, path: str = "") -> bool:
         with self._doing("look up", path):
             if self.is_local:
@@ -144,7 +163,7 @@ class Files:
         data = content.encode("utf-8") if isinstance(content, str) else content
         with self._doing("write", path, writing=True):
             if self.is_local:
-                temporary = self._write_temporary(path, data)
+                temporary = self._write_temporary(path, [data])
                 os.replace(temporary, self.inside(path))
                 _sync_folder(os.path.dirname(temporary))
             else:
@@ -165,7 +184,7 @@ class Files:
                 return True
             if os.path.exists(self.inside(path)):
                 return False
-            temporary = self._write_temporary(path, data)
+            temporary = self._write_temporary(path, [data])
             try:
                 os.link(temporary, self.inside(path))
             except FileExistsError:
@@ -174,6 +193,19 @@ class Files:
                 os.unlink(temporary)
             _sync_folder(os.path.dirname(temporary))
             return True
+
+    def write_chunks(self, path: str, content: Iterable[bytes], modified: datetime | None = None) -> None:
+        """Write what is large, as `write_atomic` does; `modified`: the time that it gets, where files have one."""
+        with self._doing("write", path, writing=True):
+            if self.is_local:
+                temporary = self._write_temporary(path, content)
+                if modified is not None:
+                    os.utime(temporary, (modified.timestamp(), modified.timestamp()))
+                os.replace(temporary, self.inside(path))
+                return
+            with self._fs.open_output_stream(self.inside(path)) as file:
+                for piece in content:
+                    file.write(piece)
 
     def make_folder(self, path: str = "") -> None:
         with self._doing("create", path, writing=True):
@@ -210,17 +242,18 @@ class Files:
         with self._fs.open_output_stream(self.inside(path)) as file:
             file.write(data)
 
-    def _write_temporary(self, path: str, data: bytes) -> str:
+    def _write_temporary(self, path: str, content: Iterable[bytes]) -> str:
         target = self.inside(path)
         folder, name = os.path.split(target)
         os.makedirs(folder, exist_ok=True)
         temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
         try:
             with open(temporary, "xb") as file:
-                file.write(data)
+                for piece in content:
+                    file.write(piece)
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError:
+        except BaseException:
             if os.path.exists(temporary):
                 os.unlink(temporary)
             raise
@@ -265,13 +298,13 @@ class FolderFiles(Files):
     in a folder `file:`."""
 
     def inside(self, path: str = "") -> str:
-        is_full = path.startswith("/") or _SCHEME.match(path) is not None
+        is_full = path.startswith("/") or SCHEME.match(path) is not None
         return super().inside(path) if is_full or not path else posixpath.join(self._base, path)
 
 
 def to_spark_uri(uri: str) -> str:
     """The URI under which Spark finds it: `s3a://` for `s3://`, `file://` for a local path."""
-    scheme, rest = _split(uri)
+    scheme, rest = split_uri(uri)
     if scheme == "s3":
         return f"s3a://{rest}"
     if scheme == "":
@@ -279,90 +312,12 @@ def to_spark_uri(uri: str) -> str:
     return uri
 
 
-def _split(uri: str) -> tuple[str, str]:
-    match = _SCHEME.match(uri)
-    if match:
-        return match.group(1).lower(), uri[match.end() :]
-    return "", uri.removeprefix("file:")
-
-
 def _local(uri: str) -> str | None:
     """The path of a root on this machine; None where it lies elsewhere."""
-    scheme, rest = _split(uri)
+    scheme, rest = split_uri(uri)
     if scheme == "":
         return os.path.abspath(rest)
     return "/" + rest.lstrip("/") if scheme == "file" else None
-
-
-def _open(uri: str, storage: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
-    from pyarrow import fs
-
-    scheme, rest = _split(uri)
-    try:
-        if scheme in ("s3", "s3a"):
-            return _s3(_options(storage, "s3")), rest
-        if scheme in ("gs", "gcs"):
-            return _gcs(_options(storage, "gcs")), rest
-        if scheme in ("abfs", "abfss"):
-            return _azure(uri, _options(storage, "azure"))
-        if scheme == "hdfs":
-            return fs.HadoopFileSystem.from_uri(uri), urlsplit(uri).path
-    except OSError as cause:
-        raise TransientError(Code.STORAGE_FAILED, f"can't open {uri}: {cause}") from cause
-    raise UsageError(
-        Code.INVALID_VALUE,
-        f"no storage is known for '{scheme}://'",
-        hint="use a local path, file://, s3://, gs://, abfss:// or hdfs://",
-    )
-
-
-def _s3(options: Mapping[str, Any]) -> fs.FileSystem:
-    from pyarrow import fs
-
-    endpoint = options.get("endpoint")
-    given: dict[str, Any] = {"region": options.get("region")}
-    if options.get("access_key"):
-        given |= {name: options.get(name) for name in ("access_key", "secret_key", "session_token")}
-    if endpoint:
-        scheme, rest = _split(str(endpoint))
-        given |= {"endpoint_override": rest, "scheme": scheme or "https"}
-        given["force_virtual_addressing"] = not options.get("path_style", False)
-    return fs.S3FileSystem(**{name: value for name, value in given.items() if value is not None})
-
-
-def _gcs(options: Mapping[str, Any]) -> fs.FileSystem:
-    if options.get("credentials_file"):
-        # Google's client, which pyarrow wraps, is told of a key file in no other way.
-        os.environ["GOOGLE_APPLICATION_CREDENTIALS"] = str(options["credentials_file"])
-    from pyarrow import fs
-
-    return fs.GcsFileSystem()
-
-
-def _azure(uri: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
-    from pyarrow import fs
-
-    place = urlsplit(uri)
-    account = str(options.get("account") or (place.hostname or "").split(".")[0])
-    given = {"account_name": account, "account_key": options.get("account_key")}
-    filesystem = fs.AzureFileSystem(**{name: value for name, value in given.items() if value is not None})
-    return filesystem, _azure_path(uri)
-
-
-def _azure_path(uri: str) -> str:
-    place = urlsplit(uri)
-    return f"{place.username}{place.path}"
-
-
-def _options(storage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """One store's options, from a mapping or a definition; secrets are opened here and nowhere before."""
-    found: Any = storage.get(name) or {}
-    options = found if isinstance(found, Mapping) else dict(found)
-    return {
-        key: value.reveal() if isinstance(value, Secret) else value
-        for key, value in options.items()
-        if value not in (None, "")
-    }
 
 
 def _is_temporary(name: str) -> bool:

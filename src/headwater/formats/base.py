@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from headwater.core.errors import Unsupported
+from headwater.core.model import Version
 from headwater.spark.session import SessionNeeds
 
 if TYPE_CHECKING:
@@ -90,6 +91,42 @@ class LakeContext:
     storage: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _none(path: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class TableCut:
+    """A table at its latest version, as a backup takes it. Made by a format's `cut`, without Spark.
+
+    Files of tables are written once under names of their own, and a commit is the last of them. So a table at a version
+    is what lies in its folder, without the records of later commits.
+    """
+
+    folder: str
+    """Where the table lies, in full."""
+    version: Version | None
+    """None: it was made, and nothing has been committed yet."""
+    metadata: tuple[str, ...]
+    """The folders in it that hold the table's records; all else is data."""
+    is_later: Callable[[str], bool] = field(default=_none, compare=False)
+    """Whether a file, by its path in the folder, is the record of a later commit."""
+    replaced: Mapping[str, bytes] = field(default_factory=dict)
+    """Files of the folder that point to the latest commit: what they have to say at this one."""
+    notes: Mapping[str, bytes] = field(default_factory=dict)
+    """Files of the lake that say which state is the table's."""
+    at_rest: tuple[str, ...] = ()
+    """Folders whose files are replaced, so that they make a state only if nothing changes while they are copied."""
+    state: str = ""
+    """What else tells one state from another, where the version alone does not."""
+
+    def is_metadata(self, path: str) -> bool:
+        return path.split("/", 1)[0] in self.metadata
+
+    def must_rest(self, path: str) -> bool:
+        return path.split("/", 1)[0] in self.at_rest
+
+
 @dataclass(frozen=True)
 class Format:
     """A table format as data; the planner reads it before Spark starts."""
@@ -118,6 +155,8 @@ class Format:
     """Whether its tables may lie in a catalog of the project file."""
     marker: str | None = None
     """The folder inside of a table's folder that tells the format."""
+    cut: Callable[[Address, LakeContext], TableCut | None] | None = None
+    """Which files are a table's latest version, for a backup; None: its tables can't be backed up."""
     fence: str | None = None
     """What keeps a late writer on another machine from committing; None: nothing does."""
 

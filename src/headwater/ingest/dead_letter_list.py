@@ -40,6 +40,11 @@ class DeadLetterList:
         rows: list[dict[str, Any]] = found.sort_by(_BY).slice(0, limit).to_pylist()
         return rows
 
+    def ids(self, version: int) -> frozenset[tuple[str, str]]:
+        """Topic and id of each, as they were at a version."""
+        found = self._table.read(version, columns=["topic", "id"]).read_all()
+        return frozenset((row["topic"], row["id"]) for row in found.to_pylist())
+
     def find(self, id: str) -> dict[str, Any]:
         """One of them with its bytes, by its id or the beginning of it."""
         whole = _beginning_with(self._table.read(columns=["id"]).read_all(), id) if self._table.exists() else []

@@ -40,6 +40,22 @@ def rebuild(lake: Context) -> tuple[list[str], list[str]]:
     return sorted(flow_name(record.name, record.kind) for record in [*records, *derived]), registered
 
 
+def renew(lake: Context) -> list[str]:
+    """Have the relations in the state that the lake says it has; returns those that were others, or none."""
+    stored = {(record.kind, record.name): record for record in lake.state.stored_relations()}
+    in_lake = {(record.kind, record.name): record for record in lake.manifest.records()}
+    if not in_lake and lake.manifest.revision() is None:
+        return []  # a lake of a release that kept no records
+    changed = [key for key in {**stored, **in_lake} if stored.get(key) != in_lake.get(key)]
+    for kind, name in changed:
+        record = in_lake.get((kind, name))
+        if record is None:
+            lake.state.remove(kind, name)
+        else:
+            lake.state.put(record)
+    return sorted(flow_name(name, kind) for kind, name in changed)
+
+
 def _derived(lake: Context) -> Iterator[RelationRecord]:
     """What lies in the lake of an earlier release, which recorded relations in the state alone."""
     for kind in Kind:

@@ -7,8 +7,10 @@ if the old place is gone, and is a copy if the lake is still there. A copy gets 
 from __future__ import annotations
 
 import fcntl
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
@@ -19,26 +21,33 @@ from headwater.core.state import LAKE_FORMAT, LakeRecord, State
 from headwater.core.storage import Files
 from headwater.formats.relocation import inside
 from headwater.project.definition import ProjectDefinition
+from headwater.recovery.catalog import has_outdated_catalog
 from headwater.recovery.context import Context
 from headwater.recovery.identity import LakeIdentity, is_at, is_same_place, require_known_format
+from headwater.recovery.manifest import Manifest
+from headwater.recovery.unfinished import require_restored
 
 log = get_logger(__name__)
 
 
-def reconcile(project: ProjectDefinition, state: State, *, making: bool = False) -> None:
-    """Before a state is used. `making`: the lake is about to be written for the first time."""
+def reconcile(project: ProjectDefinition, state: State, *, making: bool = False, reading: bool = False) -> None:
+    """Before a state is used. `making`: the lake is about to be written for the first time; `reading`: it is about to
+    be read, so that a store is asked too."""
     lake = Context(project, state)
-    if (making or _can_be_read(lake)) and not _is_as_it_was(lake, making=making):
-        with _alone(lake):
-            if not _is_as_it_was(lake, making=making):
+    require_restored(lake.files, lake.home)
+    asked = making or reading or lake.files.is_local
+    if (making or reading or _can_be_read(lake)) and not _is_as_it_was(lake, making=making, asked=asked):
+        with _alone(lake.home):
+            if not _is_as_it_was(lake, making=making, asked=asked):
                 _reconcile(lake, making=making)
-    state.copy = lake.manifest
+    state.copy = Manifest(lake.files, partial(_alone, lake.home))
     state.refusal = _refusal(lake)
 
 
 def require_readable(project: ProjectDefinition, state: State) -> None:
     """Instead of `reconcile` where a lake is only looked at: refuse one of a newer Headwater, put nothing right."""
     lake, known = Context(project, state), state.lake()
+    require_restored(lake.files, lake.home)
     require_known_format(lake.files, None if known is None else known.format)
     if lake.files.is_local and _can_be_read(lake) and (told := LakeIdentity.read(lake.files)) is not None:
         require_known_format(lake.files, told.format)
@@ -75,8 +84,9 @@ def _can_be_read(lake: Context) -> bool:
     return True
 
 
-def _is_as_it_was(lake: Context, *, making: bool) -> bool:
-    """Whether there is nothing to put right. `making`: nor a version of the lake's layout to write down."""
+def _is_as_it_was(lake: Context, *, making: bool, asked: bool) -> bool:
+    """Whether there is nothing to put right. `making`: nor a version of the lake's layout to write down. What needs no
+    lake works where its store can't be reached: that is only `asked` when the lake is used."""
     known = lake.state.lake()
     if known is None or known.warehouse != lake.warehouse:
         return False
@@ -85,12 +95,14 @@ def _is_as_it_was(lake: Context, *, making: bool) -> bool:
         return False
     if known.home != lake.home and not lake.state.is_shared and not _is_another_home(lake, known):
         return False
-    if not lake.files.is_local:
-        return True  # one place of a store is one lake; it is not asked, so that what needs no lake works without it
+    if not asked:
+        return True
     told = LakeIdentity.read(lake.files)
     if told is None:
         return False
     require_known_format(lake.files, told.format)
+    if lake.manifest.revision() != known.revision or has_outdated_catalog(lake):
+        return False
     return told.id == known.id and told.warehouse == lake.warehouse and not (making and told.format != LAKE_FORMAT)
 
 
@@ -116,7 +128,7 @@ def _reconcile(lake: Context, *, making: bool) -> None:
             hint="give the copy's project a `state` of its own",
         )
     if copied and known is not None and known.home == lake.home:
-        _require_idle(lake, known)
+        require_idle(lake.state, lake.home, known.warehouse)
     if moved:
         notice(f"the lake {lake.warehouse} {'is a copy of' if copied else 'was moved from'} {told.warehouse}")
         relocate_lake(lake, told.warehouse, known.home if known is not None else told.home, copied=copied)
@@ -129,6 +141,9 @@ def _reconcile(lake: Context, *, making: bool) -> None:
         _rebuild(lake)
     elif lake.lacks_catalog or (moved and known is None):
         _register(lake)
+    if known is not None and lake.manifest.revision() != known.revision:
+        _renew(lake)
+    _update_catalog(lake)
     _write_identity(lake, told)
 
 
@@ -161,20 +176,20 @@ def _unnamed(lake: Context, known: LakeRecord | None, *, making: bool) -> LakeId
 
 def _leave(lake: Context, known: LakeRecord) -> None:
     """The state is of another lake than the one that the project names now: begin with an empty one."""
-    _require_idle(lake, known)
+    require_idle(lake.state, lake.home, known.warehouse)
     notice(f"the project's state was that of the lake {known.warehouse}, and is now that of {lake.warehouse}")
     lake.state.clear()
     lake.catalog.remove(row for row in lake.catalog.rows() if inside(row.metadata, known.warehouse) is not None)
 
 
-def _require_idle(lake: Context, known: LakeRecord) -> None:
+def require_idle(state: State, home: str, warehouse: str) -> None:
     """Refuse while a runner keeps the lake that the state is of."""
-    now = lake.state.now()
-    for flow, lease in lake.state.leases().items():
+    now = state.now()
+    for flow, lease in state.leases().items():
         if now < lease.expires_at:
             raise UsageError(
                 Code.FLOW_HELD,
-                f"{Path(lake.home).name} holds the state of the lake {known.warehouse}, where {flow} is being run",
+                f"{Path(home).name} holds the state of the lake {warehouse}, where {flow} is being run",
                 hint="stop that runner before you go to another lake",
             )
 
@@ -196,6 +211,26 @@ def _register(lake: Context) -> None:
         notice(f"the embedded catalog was lost: registered again from the lake: {', '.join(registered)}")
 
 
+def _renew(lake: Context) -> None:
+    """The state is of another time than the lake, a copy of it that was put back: what the lake says is so."""
+    from headwater.recovery.rebuild import renew
+
+    changed = renew(lake)
+    if changed:
+        notice(
+            f"the state was not that of the lake {lake.warehouse} as it is now, and was rebuilt from it:"
+            f" {', '.join(changed)}; what `flow pause` has told flows may be of that time too"
+        )
+
+
+def _update_catalog(lake: Context) -> None:
+    from headwater.recovery.catalog import update
+
+    updated = update(lake)
+    if updated:
+        notice(f"the embedded catalog was older than the lake: brought up to date from it: {', '.join(updated)}")
+
+
 def _write_identity(lake: Context, told: LakeIdentity) -> None:
     """Write down where both are now. A lake that can't be written is left without: it can still be read."""
     kept_elsewhere = _is_kept_elsewhere(lake, told)
@@ -210,7 +245,7 @@ def _write_identity(lake: Context, told: LakeIdentity) -> None:
         return
     known = lake.state.lake()
     home = known.home if known is not None and _is_another_home(lake, known) else lake.home
-    lake.state.set_lake(LakeRecord(here.id, lake.warehouse, home, LAKE_FORMAT))
+    lake.state.set_lake(LakeRecord(here.id, lake.warehouse, home, LAKE_FORMAT, lake.manifest.revision()))
 
 
 def _refusal(lake: Context) -> HeadwaterError | None:
@@ -254,11 +289,23 @@ def _at(lake: Context, warehouse: str) -> Files:
 
 
 @contextmanager
-def _alone(lake: Context) -> Iterator[None]:
-    """One process of this machine at a time."""
-    file = Path(lake.home) / "lake.lock"
-    make_private(file.parent)
-    create_private(file)
-    with file.open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _alone(home: str) -> Iterator[None]:
+    """One thread of one process of this machine at a time; who has it already goes on."""
+    with _one:
+        if home in _held:
+            yield
+            return
+        file = Path(home) / "lake.lock"
+        make_private(file.parent)
+        create_private(file)
+        with file.open("w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _held.add(home)
+            try:
+                yield
+            finally:
+                _held.discard(home)
+
+
+_one = threading.RLock()
+_held: set[str] = set()

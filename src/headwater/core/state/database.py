@@ -20,6 +20,7 @@ from headwater.core.errors import Code, TerminalError, TransientError
 from headwater.core.extras import require_extra
 from headwater.core.model import Kind
 from headwater.core.private_files import create_private
+from headwater.core.state.dump import Dump, dump, load
 from headwater.core.state.history import (
     KEPT_FOR,
     KEPT_ROWS,
@@ -72,6 +73,7 @@ _lake = sa.Table(
     sa.Column("warehouse", sa.String, nullable=False),
     sa.Column("home", sa.String, nullable=False),
     sa.Column("format", sa.String),
+    sa.Column("revision", sa.String),
 )
 """The one lake that the state belongs to."""
 
@@ -145,8 +147,8 @@ class StateDatabase:
         with self._doing("open"):
             self._create()
 
-    def put(self, record: RelationRecord) -> None:
-        """Record a relation; one of the same kind and name is replaced."""
+    def put(self, record: RelationRecord, revision: str | None = None) -> None:
+        """Record a relation in the place of one of its name. `revision`: what the lake calls its relations now."""
         where = (_relations.c.kind == record.kind.value) & (_relations.c.name == record.name)
         with self._doing("write"), self._engine.begin() as connection:
             connection.execute(sa.delete(_relations).where(where))
@@ -166,11 +168,13 @@ class StateDatabase:
                     made_from=record.made_from,
                 )
             )
+            _put_revision(connection, revision)
 
-    def remove(self, kind: Kind, name: str) -> None:
+    def remove(self, kind: Kind, name: str, revision: str | None = None) -> None:
         where = (_relations.c.kind == kind.value) & (_relations.c.name == name)
         with self._doing("write"), self._engine.begin() as connection:
             connection.execute(sa.delete(_relations).where(where))
+            _put_revision(connection, revision)
 
     def relations(self) -> list[RelationRecord]:
         with self._doing("read"), self._engine.connect() as connection:
@@ -319,6 +323,16 @@ class StateDatabase:
             found = connection.execute(sa.select(*(table.c[name] for name in columns)).order_by(table.c.id))
             return [tuple(row) for row in found]
 
+    # --- backups
+
+    def dump(self) -> Dump:
+        with self._doing("read"), self._engine.connect() as connection:
+            return dump(connection, _metadata.tables)
+
+    def load(self, rows: Dump) -> None:
+        with self._doing("write"), self._engine.begin() as connection:
+            load(connection, _metadata.tables, rows)
+
     def close(self) -> None:
         self._engine.dispose()
 
@@ -372,6 +386,11 @@ def _prune(connection: sa.Connection, record: type[HistoryRecord], age: timedelt
         last = connection.execute(newest.offset(rows)).scalar_one()
         gone += connection.execute(sa.delete(table).where(subject == one, table.c.id <= last)).rowcount
     return gone
+
+
+def _put_revision(connection: sa.Connection, revision: str | None) -> None:
+    if revision is not None:
+        connection.execute(sa.update(_lake).values(revision=revision))
 
 
 def _with_driver(url: str) -> str:

@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -35,14 +35,20 @@ from headwater.core.state.records import (
 
 if TYPE_CHECKING:
     from headwater.core.state.database import StateDatabase
+    from headwater.core.state.dump import Dump
 
 
 class Copy(Protocol):
     """Where the lake itself keeps what the state knows of its relations; their paths are stored ones."""
 
-    def put(self, record: RelationRecord) -> None: ...
+    def alone(self) -> AbstractContextManager[None]:
+        """Around a change of both: nobody of this machine compares them meanwhile."""
 
-    def remove(self, kind: Kind, name: str) -> None: ...
+    def put(self, record: RelationRecord) -> str:
+        """Returns what the relations are called from now on: another word after each change."""
+
+    def remove(self, kind: Kind, name: str) -> str:
+        """The same."""
 
 
 class State:
@@ -121,14 +127,12 @@ class State:
     def put(self, record: RelationRecord) -> None:
         """Record a relation; one of the same kind and name is replaced."""
         record = replace(record, path=self.roots.stored(record.path))
-        if self.copy is not None:
-            self.copy.put(record)
-        self._database.put(record)
+        with nullcontext() if self.copy is None else self.copy.alone():
+            self._database.put(record, None if self.copy is None else self.copy.put(record))
 
     def remove(self, kind: Kind, name: str) -> None:
-        if self.copy is not None:
-            self.copy.remove(kind, name)
-        self._database.remove(kind, name)
+        with nullcontext() if self.copy is None else self.copy.alone():
+            self._database.remove(kind, name, None if self.copy is None else self.copy.remove(kind, name))
 
     def relations(self, kind: Kind | None = None) -> list[RelationRecord]:
         """By kind and name; read again only after somebody has written."""
@@ -210,6 +214,16 @@ class State:
     def clear(self) -> None:
         """Forget everything: it is of another lake."""
         self._database.clear()
+
+    # --- backups
+
+    def dump(self) -> Dump:
+        """The rows that the lake itself does not hold, without those of its runners."""
+        return self._database.dump()
+
+    def load(self, rows: Dump) -> None:
+        """Have what another state has given instead of what is here."""
+        self._database.load(rows)
 
     # --- leases
 

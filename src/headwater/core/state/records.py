@@ -57,12 +57,15 @@ class LakeRecord:
     """The folder `.headwater` that holds the state of this machine."""
     format: int | None = None
     """The version of the lake's layout; None: of a release that wrote none."""
+    revision: str | None = None
+    """What the lake called its relations when they were last changed: a state that has another is of another time."""
 
     @staticmethod
     def of(row: Mapping[str, Any]) -> LakeRecord:
         """A row of the table `lake`."""
         told = row.get("format")
-        return LakeRecord(row["id"], row["warehouse"], row["home"], None if told is None else int(told))
+        format = None if told is None else int(told)
+        return LakeRecord(row["id"], row["warehouse"], row["home"], format, row.get("revision"))
 
 
 @dataclass(frozen=True)

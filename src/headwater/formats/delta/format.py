@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
+from headwater.formats.delta.cut import cut
 from headwater.formats.native import NativeTable
 from headwater.spark.session import Extension, SessionNeeds
 
@@ -78,6 +79,7 @@ DELTA = Format(
     address=_address,
     spark=_spark,
     native=_native,
+    cut=cut,
     lookups=frozenset(Lookup),
     marker="_delta_log",
     merge_on_read={"delta.enableDeletionVectors": "true"},

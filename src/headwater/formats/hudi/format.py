@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
+from headwater.formats.hudi.cut import cut
 from headwater.formats.native import NativeTable
 from headwater.spark.session import SessionNeeds
 
@@ -78,6 +79,7 @@ HUDI = Format(
     spark=_spark,
     native=_native,
     lookups=frozenset(Lookup),
+    cut=cut,
     marker=".hoodie",
     merge_on_read={"hoodie.datasource.write.table.type": "MERGE_ON_READ"},
 )

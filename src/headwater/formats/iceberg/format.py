@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headwater.catalogs.base import DEFAULT, spark_conf
 from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
+from headwater.formats.iceberg.cut import cut
 from headwater.formats.iceberg.names import catalogs, lake_location
 from headwater.formats.native import NativeTable
 from headwater.spark.session import Extension, SessionNeeds
@@ -68,6 +69,7 @@ ICEBERG = Format(
     address=_address,
     spark=_spark,
     native=_native,
+    cut=cut,
     lookups=frozenset(Lookup),
     catalog="lake",
     in_catalogs=True,

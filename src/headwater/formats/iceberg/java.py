@@ -105,11 +105,13 @@ class JavaTable:
         self.landed()
 
     def drop(self) -> None:
-        self._catalog().dropTable(self._identifier(), True)
+        # A note without its table would mean that the catalog is an old copy.
         forget_landed(self._context, self.name)
+        self._catalog().dropTable(self._identifier(), True)
 
     def forget(self) -> None:
         """Take the table out of its catalog, without a look at it: its files stay where they are."""
+        forget_landed(self._context, self.name)
         self._catalog().dropTable(self._identifier(), False)
 
     def delete_folder(self, location: str) -> None:

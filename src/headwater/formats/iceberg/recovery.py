@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,8 @@ from headwater.formats.iceberg.names import TableName
 from headwater.formats.iceberg.relocation import metadata_files, read_metadata
 from headwater.formats.relocation import inside
 
+_NUMBER = re.compile(r"v?(\d+)")
+
 Step = tuple[int, int]
 """Epoch and number."""
 LastStep = Callable[[str], Step | None]
@@ -29,8 +32,13 @@ LastStep = Callable[[str], Step | None]
 def note_landed(context: LakeContext, name: TableName, location: str) -> None:
     """A commit has landed: its metadata file is the table's. For the embedded catalog, which a machine can lose."""
     if name.folder is None and name.catalog in embedded(context.catalogs):
-        told = json.dumps({"metadata": inside(location, context.warehouse) or location})
-        Files(context.warehouse, context.storage).write_atomic(_note(name.parts), told)
+        note, told = landed_note(name.parts, inside(location, context.warehouse) or location)
+        Files(context.warehouse, context.storage).write_atomic(note, told)
+
+
+def landed_note(parts: tuple[str, ...], metadata: str) -> tuple[str, bytes]:
+    """The file of the lake that says which metadata file is a table's, and what stands in it."""
+    return _note(parts), json.dumps({"metadata": metadata}).encode()
 
 
 def forget_landed(context: LakeContext, name: TableName) -> None:
@@ -90,6 +98,21 @@ def _step(metadata: Metadata, last: LastStep) -> Step | None:
 
 def _note(parts: tuple[str, ...]) -> str:
     return f"_headwater/iceberg/{'.'.join(parts)}.json"
+
+
+def noted_metadata(files: Files) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Those tables, each with the metadata file of its last commit: a path from the warehouse, or a whole one."""
+    for parts in noted_tables(files):
+        note = files.find(_note(parts))
+        if note is not None:
+            yield parts, str(json.loads(note)["metadata"])
+
+
+def is_older(metadata: str, noted: str) -> bool:
+    """Whether a metadata file was written before the one of the last commit: then whoever names it is an old copy."""
+    numbers = [_NUMBER.match(posixpath.basename(each)) for each in (metadata, noted)]
+    one, other = (-1 if number is None else int(number[1]) for number in numbers)
+    return one < other or (one == other and posixpath.basename(metadata) != posixpath.basename(noted))
 
 
 def noted_tables(files: Files) -> Iterator[tuple[str, ...]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headwater.core.storage import to_spark_uri
 from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
 from headwater.formats.native import NativeTable
+from headwater.formats.paimon.cut import cut
 from headwater.formats.paimon.names import CATALOG
 from headwater.spark.session import Extension, SessionNeeds
 
@@ -92,6 +93,7 @@ PAIMON = Format(
     spark=_spark,
     native=_native,
     lookups=frozenset(Lookup),
+    cut=cut,
     catalog=CATALOG,
     # Without a changelog producer a write leaves its rows to be merged by readers.
     merge_on_read={"changelog-producer": "none"},

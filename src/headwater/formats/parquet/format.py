@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headwater.core.storage import Files
 from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
 from headwater.formats.native import NativeTable
+from headwater.formats.parquet.cut import cut
 from headwater.spark.session import SessionNeeds
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ PARQUET = Format(
     address=_address,
     spark=_spark,
     native=_native,
+    cut=cut,
     lookups=frozenset(Lookup),
     marker="_headwater",
 )

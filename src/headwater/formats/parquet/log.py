@@ -25,7 +25,7 @@ WIDEN = "widen columns"
 
 FOLDER = "_headwater"
 CHECKPOINT_EVERY = 10
-_POINTER = f"{FOLDER}/_last.json"
+POINTER = f"{FOLDER}/_last.json"
 _ENTRY = ".json"
 _CHECKPOINT = ".checkpoint.json"
 
@@ -167,7 +167,7 @@ class Log:
         self._files = files
 
     def exists(self) -> bool:
-        return self._files.exists(_name(0, _ENTRY)) or self._files.exists(_POINTER)
+        return self._files.exists(_name(0, _ENTRY)) or self._files.exists(POINTER)
 
     def latest(self) -> TableState:
         """The state at the newest version: the last checkpoint and the few entries after it."""
@@ -258,7 +258,7 @@ class Log:
         self._files.write_atomic(_name(state.version, _CHECKPOINT), state.to_json())
         last = self._pointed()
         if last is None or last < state.version:
-            self._files.write_atomic(_POINTER, json.dumps({"checkpoint": state.version}))
+            self._files.write_atomic(POINTER, json.dumps({"checkpoint": state.version}))
 
     def forget(self, versions: list[Version]) -> None:
         """Remove entries, and checkpoints at them; what is needed of their state must be kept before."""
@@ -292,7 +292,7 @@ class Log:
         return None if entry is None else _first(entry)
 
     def _pointed(self) -> Version | None:
-        found = self._files.find(_POINTER)
+        found = self._files.find(POINTER)
         return None if found is None else int(json.loads(found)["checkpoint"])
 
     def _checkpoint(self, version: Version) -> TableState | None:
