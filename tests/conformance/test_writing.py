@@ -14,7 +14,8 @@ from headwater.core.errors import Code, HeadwaterError
 from headwater.core.model import CommitTag
 from headwater.core.spec import Layout
 from headwater.formats.base import Capability
-from tests.conformance.lab import PEOPLE, Lab, rows
+from tests.conformance.lab import PEOPLE, Lab, rows, schema
+from tests.hints.followed import follows
 
 ANN = (1, "Ann", Decimal("10.50"))
 BOB = (2, "Bob", Decimal("-3.25"))
@@ -72,12 +73,17 @@ def test_columns_go_by_name_and_missing_ones_are_null(lab: Lab) -> None:
 
 
 @pytest.mark.capability(Capability.APPEND)
+@follows("{} (evolve the table first)")
 def test_an_unknown_column_is_refused_and_nothing_written(lab: Lab) -> None:
     table = lab.table()
     with pytest.raises(HeadwaterError) as caught:
         table.append(lab.frame([(1, "x")], "id int, nam string"))
     assert caught.value.code is Code.SCHEMA_MISMATCH and "did you mean 'name'" in str(caught.value)
     assert table.read().count() == 0
+    if lab.fmt.can(Capability.ADD_COLUMNS):
+        table.evolve(schema("id int, name string, amount decimal(12,2), nam string"))
+        table.append(lab.frame([(1, "x")], "id int, nam string"))
+        assert table.read().select("nam").collect()[0][0] == "x"
 
 
 @pytest.mark.capability(Capability.APPEND)

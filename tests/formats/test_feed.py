@@ -24,6 +24,7 @@ from headwater.formats.feed import close_feeds, drop_feeds, open_feed, versions_
 from headwater.formats.parquet.format import PARQUET
 from headwater.formats.spark_table import SparkTable
 from headwater.tables.sink import sink
+from tests.hints.followed import follows
 
 _numbers = itertools.count()
 WORDS = "id int, word string"
@@ -195,6 +196,7 @@ def test_a_column_added_later_is_there_after_a_restart(appended: Stream) -> None
     assert appended.rows == Counter(["(1, 'a', None)", "(2, 'b', Row(x=5))"])
 
 
+@follows("Spark reads no file in two types: start the query anew with another consumer name")
 def test_a_type_widened_under_a_stream_is_refused(appended: Stream) -> None:
     appended.table.append(appended.frame([(1, "a")]))
     appended.drain()
@@ -205,6 +207,7 @@ def test_a_type_widened_under_a_stream_is_refused(appended: Stream) -> None:
     assert appended.open(consumer="another").schema["id"].dataType.simpleString() == "bigint"
 
 
+@follows("a restarted query names the same start; another query needs another consumer name")
 def test_a_consumer_keeps_its_start(appended: Stream) -> None:
     first = appended.table.append(appended.frame([(1, "a")]))
     appended.table.append(appended.frame([(2, "b")]))
@@ -214,6 +217,8 @@ def test_a_consumer_keeps_its_start(appended: Stream) -> None:
     assert appended.rows == Counter(["(2, 'b')"])
     with pytest.raises(UsageError, match="consumer"):
         appended.open(start=None)
+    appended.open(start=first)
+    appended.open(start=None, consumer="from the beginning")
 
 
 def test_a_table_made_again_has_no_old_feed(appended: Stream, tmp_path: Path) -> None:

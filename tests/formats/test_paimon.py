@@ -15,12 +15,13 @@ from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, HeadwaterError, Unsupported
 from headwater.core.model import DELETED, CommitTag, Version
-from headwater.core.spec import ParquetOptions
+from headwater.core.spec import Layout, ParquetOptions
 from headwater.formats.base import Address, LakeContext
 from headwater.formats.paimon.format import PAIMON
 from headwater.formats.spark_table import SparkTable
 from tests.conformance.lab import PEOPLE, Lab, difference, rows, schema, weighed
 from tests.conformance.test_light import native_rows
+from tests.hints.followed import follows
 
 ITEMS = "id int, day string, v int"
 DEEP = "id int, st struct<x:int,y:struct<z:string>>, l array<struct<x:int,y:string>>"
@@ -181,6 +182,7 @@ def test_structs_of_nulls_are_told_from_null(lab: Lab) -> None:
     assert_all_pairs_exact(table)
 
 
+@follows("leave `parquet:` out, or the keys, or the structs")
 def test_structs_of_a_keyed_table(lab: Lab) -> None:
     table = lab.table(DEEP, keys=["id"])
     table.upsert(lab.frame(DEEP_ROWS, DEEP))
@@ -191,6 +193,8 @@ def test_structs_of_a_keyed_table(lab: Lab) -> None:
     assert table.stats().rows == 3
     with pytest.raises(Unsupported, match="ORC"):
         lab.table(DEEP, keys=["id"], parquet=ParquetOptions(compression="gzip"))
+    lab.table(DEEP, parquet=ParquetOptions(compression="gzip"))
+    lab.table(PEOPLE, keys=["id"], parquet=ParquetOptions(compression="gzip"))
 
 
 def test_a_keyed_table_takes_columns_inside_structs(lab: Lab) -> None:
@@ -326,13 +330,22 @@ def test_renamed_columns_of_somebody_elses_structs(lab: Lab) -> None:
     assert rows(table.read()) == rows(lab.frame([(1, (None,)), (2, None)], "id int, nested struct<x:int>"))
 
 
-def test_what_can_not_be_done_says_why(lab: Lab) -> None:
+@follows("cluster tables without keys", "leave `keys` out", "give it a name in a catalog with `table:`")
+def test_what_can_not_be_done_says_why(lab: Lab, tmp_path: Path) -> None:
     keyed = lab.table(keys=["id"])
     with pytest.raises(Unsupported, match="sorted by"):
         keyed.cluster(["name"])
     with pytest.raises(HeadwaterError, match="can't be upserted by name") as caught:
         keyed.upsert(lab.frame([(1, "Ann", None)]), keys=["name"])
     assert caught.value.code is Code.USAGE
+    keyed.upsert(lab.frame([(1, "Ann", None)]))
+    lab.table().cluster(["name"])
+    by_path = lab.open(Address(path=str(tmp_path / "by path")))
+    by_path.create(schema(PEOPLE), Layout(keys=("id",)))
+    by_path.upsert(lab.frame([(1, "Ann", None)]))
+    with pytest.raises(Unsupported, match="by its path"):
+        by_path.compact()
+    keyed.compact()
     with pytest.raises(HeadwaterError, match=r"catalog\.database\.table") as caught:
         lab.open(Address(table="nowhere"))
     assert caught.value.code is Code.INVALID_VALUE

@@ -26,6 +26,7 @@ from headwater.formats.parquet.log import APPEND, CREATE, Log, LogEntry, TableLo
 from headwater.formats.parquet.native import NativeParquetTable
 from headwater.formats.parquet.spark import ParquetTable
 from headwater.formats.parquet.staged_files import Attempt
+from tests.hints.followed import follows
 
 _numbers = itertools.count()
 WORDS = "id int, word string"
@@ -116,6 +117,7 @@ def test_opening_reads_a_few_small_files_however_long_the_history(tmp_path: Path
     assert files.reads <= 12
 
 
+@follows("its history lists the versions that can be read")
 def test_every_version_and_time_is_found(tmp_path: Path) -> None:
     log = _log_of(Files(str(tmp_path)), 23)
     for version in range(24):
@@ -128,6 +130,7 @@ def test_every_version_and_time_is_found(tmp_path: Path) -> None:
         assert caught.value.code is Code.NO_SUCH_VERSION
 
 
+@follows("one writer at a time may write a Parquet table")
 def test_of_two_writers_one_is_told_to_try_again(tmp_path: Path) -> None:
     log = _log_of(Files(str(tmp_path)), 3)
     before = log.latest()
@@ -135,6 +138,8 @@ def test_of_two_writers_one_is_told_to_try_again(tmp_path: Path) -> None:
     with pytest.raises(TransientError) as caught:
         log.commit(LogEntry(4, commit_time(before), APPEND, "theirs"), before)
     assert caught.value.code is Code.COMMIT_FAILED and log.latest().version == 4
+    log.commit(LogEntry(5, commit_time(log.latest()), APPEND, "theirs"), log.latest())
+    assert log.latest().version == 5
 
 
 def test_an_unreadable_entry_is_named(tmp_path: Path) -> None:

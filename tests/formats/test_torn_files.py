@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from headwater.formats.iceberg import spark
+from tests.hints.followed import follows
 from tests.support import Shop, headwater
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 
 @pytest.mark.parametrize("format", ["iceberg", "delta"])
+@follows("put the file back from a copy of the lake; without one, drop the topic, table or view …")
 def test_a_cut_file_is_named_and_the_hint_helps(tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark, "LOOK_EVERY", 0.0)  # each command is a process of its own elsewhere
     shop = Shop.make(tmp_path, format=format)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,16 @@ def followed() -> Iterator[str]:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "follows":
                 yield from (str(one.value) for one in node.args if isinstance(one, ast.Constant))
+                if not all(isinstance(one, ast.Constant) for one in node.args):  # the hints of a table of cases
+                    yield from _of_tables(".".join(file.relative_to(TESTS.parent).with_suffix("").parts))
+
+
+def _of_tables(module: str) -> Iterator[str]:
+    for test in vars(import_module(module)).values():
+        for mark in getattr(test, "pytestmark", []) if callable(test) else []:
+            cases = mark.args[1] if mark.name == "parametrize" else ()
+            for one in (mark, *(inner for case in cases for inner in getattr(case, "marks", ()))):
+                yield from one.args if one.name == "follows" else ()
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from headwater.core.errors import UsageError
 from headwater.ingest.selection import select
+from tests.hints.followed import follows
 from tests.ingest.lab import functions_of, interpreted, positions, records, topic
 
 PAYLOAD = "event_type string, tenant_id string, amount decimal(12,2), customer struct<tier: string>, `unit price` int"
@@ -114,6 +115,7 @@ def test_a_filter_that_can_not_be(quick: SparkSession, condition: str, says: str
     assert says in str(caught.value)
 
 
+@follows('a key of the payload is event["{}"]; {}', here=False)
 def test_filter_functions_that_can_not_be(quick: SparkSession, tmp_path: Path) -> None:
     code = (
         "from headwater import filter\n"
@@ -121,6 +123,7 @@ def test_filter_functions_that_can_not_be(quick: SparkSession, tmp_path: Path) -
         "@filter\ndef no_column(event):\n    return True\n"
         '@filter\ndef no_condition(event):\n    return event["amount"] + 1\n'
         '@filter\ndef in_python(event: dict):\n    return event["amount"] > 1\n'
+        '@filter\ndef right(event):\n    return event["amount"] >= 1\n'
     )
     df, payload = records(quick, "amount int", [{"amount": 1}])
     functions = functions_of(tmp_path, code)
@@ -135,3 +138,4 @@ def test_filter_functions_that_can_not_be(quick: SparkSession, tmp_path: Path) -
         assert says in str(caught.value).replace("BOOLEAN", "boolean")
         assert caught.value.problem.where is not None
         assert str(caught.value.problem.where).endswith(f"shop.py:{line}")
+    assert select(df, topic(filter="right"), functions, payload).count() == 1

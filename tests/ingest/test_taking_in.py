@@ -250,7 +250,7 @@ def test_types_widen_where_the_format_can(tmp_path: Path, format: str) -> None:
         assert problem == "n: 5000000000 does not fit int"
         assert "mismatch: discard_value" in hint and "`headwater dlq replay kept`" in hint
         # The other cure, word by word: the type in the hints, and the flow from the beginning.
-        assert hint.endswith("in the source's schema_hints, then `headwater flow rebuild kept`")
+        assert hint.endswith("in the source's schema_hints, then `headwater flow rebuild kept --yes`")
         file = desk.root / "headwater.yml"
         file.write_text(file.read_text().replace("n int", "n bigint"))
         assert desk("flow", "rebuild", "kept", "--yes").code == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def test_a_project_is_moved_and_its_warehouse_stays(tmp_path: Path) -> None:
     assert moved.run() == (NOTHING_NEW, "")
 
 
+@follows("copy the lake too and name the copy as `warehouse`, or let both share a `state` in a database")
 def test_a_copied_project_does_not_write_to_the_lake_of_the_original(tmp_path: Path) -> None:
     project = once(tmp_path / "project", warehouse=str(tmp_path / "lake"))
     copy = Moving(tmp_path / "copy")
@@ -71,10 +73,18 @@ def test_a_copied_project_does_not_write_to_the_lake_of_the_original(tmp_path: P
     assert refused.code == 1 and "LAKE_COPIED" in refused.out + refused.err
     assert str(project.root) in refused.out + refused.err
     assert project.run() == (NOTHING_NEW, "")
+    second = Moving(tmp_path / "second")
+    shutil.copytree(copy.root, second.root)
+    shutil.copytree(tmp_path / "lake", tmp_path / "copied")
+    text = (second.root / "headwater.yml").read_text()
+    (second.root / "headwater.yml").write_text(text.replace(str(tmp_path / "lake"), str(tmp_path / "copied")))
+    assert second.run()[0]["topics.orders"] == (1, 1)
+    assert project.run() == (NOTHING_NEW, "")
     shutil.rmtree(project.root)
     assert copy.run()[0]["topics.orders"] == (1, 1), "the original is gone: this is the project now"
 
 
+@follows("give the copy's project a `state` of its own")
 def test_a_copied_lake_with_a_shared_state_is_refused_until_it_has_its_own(tmp_path: Path) -> None:
     """The original's rows, leases and tables are in that state: the copy neither reads nor changes them."""
     with postgres() as address:
@@ -119,6 +129,35 @@ def test_only_the_warehouse_is_copied_for_another_target(tmp_path: Path) -> None
     assert ran["topics.orders"] == (1, 3), "an empty lake reads everything, and takes nothing for its own"
     assert project.run()[0]["topics.orders"] == (1, 1)
     assert sorted(path.name for path in (project.root / "empty" / "topics").iterdir()) == ["orders"]
+
+
+@follows("stop that runner before you go to another lake")
+def test_a_lake_that_a_runner_keeps_is_not_left_for_another(tmp_path: Path) -> None:
+    project = once(tmp_path / "project")
+    with (project.root / "headwater.yml").open("a") as file:
+        file.write("targets: {other: {warehouse: ./other}}\n")
+    with closing(State.beside(project.root / ".headwater")) as state:
+        now = state.now()
+        assert state.take_lease(LeaseRecord("topics.orders", "t", Holder.here().record(), now, now + 600), None)
+        refused = project.do("run", "--once", "--target", "other")
+        assert refused.code == 2 and "FLOW_HELD" in refused.err
+        state.drop_lease("topics.orders", "t")
+    assert project.run("--target", "other")[0]["topics.orders"] == (1, 2)
+
+
+@follows("delete it: it is made again", "delete it, and run the project once: it is written again")
+def test_what_the_lake_says_of_itself_can_be_lost(tmp_path: Path) -> None:
+    project = once(tmp_path / "project")
+    notes = project.root / "lake" / "_headwater"
+    for file in (notes / "lake.json", notes / "relations" / "topics.orders.json"):
+        whole = file.read_text()
+        file.write_text(whole[:20])
+        shutil.rmtree(project.root / ".headwater")
+        refused = project.do("query", "SELECT * FROM mv('kinds')")
+        assert refused.code == 1 and "LEDGER_CORRUPT" in refused.err and file.name in refused.err
+        file.unlink()
+        assert project.do("run", "--once").code == 0
+        assert project.kinds() == FIRST and set(json.loads(file.read_text())) == set(json.loads(whole))
 
 
 @follows("mount its disk, or put the lake back; to begin an empty one there, {}")

@@ -12,6 +12,7 @@ import pytest
 
 from headwater import Lake
 from headwater.runner.holds import alone
+from tests.hints.followed import follows
 from tests.runtime.alongside import running, until
 from tests.support import Shop, headwater
 
@@ -106,6 +107,7 @@ views:
 BELOW = {"tables.copies", "views.totals", "views.above", "views.both"}
 
 
+@follows("mend that; `headwater flow resume {}` tries it again")
 def test_flows_below_one_that_was_given_up_are_blocked_by_it_until_it_goes_on(tmp_path: Path) -> None:
     shop = Shop.make(tmp_path)
     (tmp_path / "headwater.yml").write_text(BLOCKED, encoding="utf-8")
@@ -173,6 +175,7 @@ views:
 """
 
 
+@follows("`headwater run` starts one, by the project as it is", here=False)
 def test_a_reload_touches_the_flows_concerned_and_a_broken_project_none(tmp_path: Path) -> None:
     shop = Shop.make(tmp_path)
     write(tmp_path, PROJECT)

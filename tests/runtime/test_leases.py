@@ -18,6 +18,7 @@ from headwater.core.errors import Code, HeadwaterError, TerminalError
 from headwater.core.state import State
 from headwater.runner.holders import Holder
 from headwater.runner.leases import Lease
+from tests.hints.followed import follows
 from tests.services.postgres import postgres
 
 LONG, SHORT = timedelta(seconds=60), timedelta(milliseconds=200)
@@ -60,6 +61,7 @@ def holder_of(process: subprocess.Popen[bytes]) -> Holder:
     return replace(Holder.here(), pid=process.pid, started=psutil.Process(process.pid).create_time())
 
 
+@follows("stop that runner first, or leave the flow to it")
 def test_a_lease_is_one_runners_until_it_is_released(state: State, process: subprocess.Popen[bytes]) -> None:
     other = holder_of(process)
     lease = Lease.take(state, "topics.a", other, LONG)

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from headwater.api.lake import Lake, Relation
 from headwater.core.errors import Code, UsageError
+from tests.hints.followed import follows
 from tests.support import headwater
 
 PAGE = Path(__file__).parents[2] / "docs/sources/append.md"
@@ -243,6 +244,7 @@ def test_the_page_and_the_command(
     assert found == [(n, pages.get(n), prices.get(n)) for n in range(1, 7)]
 
 
+@follows("put its folder in the lake back from a copy, or reset the flow", "put it back from a copy, or reset the flow")
 def test_a_batch_that_was_settled_and_not_read_is_read(spark: SparkSession, tmp_path: Path) -> None:
     """As after a crash between the list of a batch and the flow's intent."""
     root = project(tmp_path)
@@ -256,9 +258,17 @@ def test_a_batch_that_was_settled_and_not_read_is_read(spark: SparkSession, tmp_
         (batches / f"{2:012d}.json").write_text(json.dumps(settled))
         topic.append({"id": 2})
         assert ids(root) == [0, 1, 2] and inbox(root) == []
-        shutil.rmtree(batches)
+        shutil.move(batches, tmp_path / "copy")
         [report] = lake.run(["clicks"], once=True)
         assert report.error is not None and report.error.code is Code.LEDGER_CORRUPT
+        shutil.move(tmp_path / "copy", batches)
+        intent = max((root / "lake/_headwater/flows/topics.clicks").glob("*-*.json"))
+        told = intent.read_bytes()
+        intent.write_bytes(told[:20])
+        [report] = lake.run(["clicks"], once=True)
+        assert report.error is not None and report.error.code is Code.LEDGER_CORRUPT
+        intent.write_bytes(told)
+        assert topic.append({"id": 3}).committed and ids(root) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("format", ["delta", "iceberg"])

@@ -18,6 +18,7 @@ from headwater.core.storage import Files
 from headwater.sources.append.inbox import Inbox
 from headwater.sources.append.records import JsonRecords, records
 from headwater.sources.append.text import TextFormat, parse
+from tests.hints.followed import follows
 from tests.support import headwater
 
 
@@ -122,6 +123,18 @@ def test_text_that_is_none(content: bytes, format: TextFormat, told: str) -> Non
     assert told in str(caught.value)
 
 
+@follows("nothing was appended", "give a dict, a list of dicts, an Arrow table or a pandas frame")
+def test_rows_that_are_corrected_are_appended(tmp_path: Path) -> None:
+    for wrong, right in (({"a": float("nan")}, {"a": 1.5}), ("a", [{"a": 1}]), ("a", pa.table({"a": [1]}))):
+        with pytest.raises(UsageError):
+            records(wrong)
+        assert len(records(right).lines) == 1
+    with pytest.raises(UsageError):
+        parse(b'{"a": 1}\n{"a": }\n', "ndjson")
+    assert len(parse(b'{"a": 1}\n{"a": 2}\n', "ndjson").lines) == 2
+
+
+@follows("give each append a key of its own, and the same key only with the same rows")
 def test_keys_of_an_inbox(tmp_path: Path) -> None:
     inbox = Inbox(Files(str(tmp_path)))
     one, other = (JsonRecords((line,)) for line in ('{"a": 1}', '{"a": 2}'))
@@ -131,6 +144,7 @@ def test_keys_of_an_inbox(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         inbox.put(other, "k1")
     assert caught.value.code is Code.KEY_REUSED
+    assert not Inbox(Files(str(tmp_path / "other"))).put(other, "k2").repeated
     (tmp_path / "inbox" / first.name).unlink()  # as if the first try had died after it had claimed the key
     assert inbox.put(one, "k1").repeated and inbox.holds(first.name)
     inbox.taken([first.name])

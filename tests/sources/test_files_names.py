@@ -19,6 +19,7 @@ from headwater.core.errors import HeadwaterError, TransientError
 from headwater.sources.files.log import InputFile
 from headwater.sources.files.unreadable import unreadable
 from headwater.spark.errors import as_headwater_error
+from tests.hints.followed import follows
 from tests.sources.landing import Landing
 from tests.sources.test_files_formats import avro_bytes, orc_bytes, parquet_bytes
 from tests.support import Shop, headwater
@@ -100,6 +101,7 @@ def test_a_name_that_is_no_text_is_a_dead_letter_and_the_others_are_read(tmp_pat
     assert {row["event_id"] for row in shop.query("SELECT event_id FROM orders")} == {"a", "c", "d"}
 
 
+@follows("`follow_links: true`", here=False)
 def test_links_out_of_the_folder_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     landing = Landing(tmp_path, spark, {"min_age": "0s"})
     put(tmp_path / "secret.json", '{"n": "secret"}\n')

@@ -16,6 +16,7 @@ from headwater.core.storage import Files
 from headwater.sources.files import log as file_log
 from headwater.sources.files.log import FileBatch, FileLog, InputFile
 from headwater.spark.session import fork
+from tests.hints.followed import follows
 from tests.sources.landing import Landing, put
 
 
@@ -87,7 +88,13 @@ def test_a_look_passes_by_what_has_not_changed(tmp_path: Path, spark: SparkSessi
     assert numbers(landing) == [3]
 
 
-@pytest.mark.parametrize("policy", ["warn", "reload", "fail"])
+FAILING = pytest.param(
+    "fail",
+    marks=follows("put it back as it was, or set `on_change: reload` to take it in again, or `warn` to leave it"),
+)
+
+
+@pytest.mark.parametrize("policy", ["warn", "reload", FAILING])
 def test_a_file_that_changed(policy: str, tmp_path: Path, spark: SparkSession) -> None:
     landing = Landing(tmp_path, spark, {"on_change": policy})
     landing.put(a_json=line(1))
@@ -98,6 +105,9 @@ def test_a_file_that_changed(policy: str, tmp_path: Path, spark: SparkSession) -
         with pytest.raises(HeadwaterError, match=r"landing/a.json has changed .*on_change") as caught:
             landing.fix_range()
         assert caught.value.code is Code.SOURCE_FILE_CHANGED
+        landing.options["on_change"] = "reload"
+        landing.reader = landing.restarted()
+        assert numbers(landing) == [1, 2]
     elif policy == "warn":
         assert landing.fix_range() is None
         lag = landing.reader.lag(landing.position)
@@ -107,6 +117,7 @@ def test_a_file_that_changed(policy: str, tmp_path: Path, spark: SparkSession) -
         assert landing.fix_range() is None
 
 
+@follows("put it back, or set `on_missing: skip` to keep a dead letter and go on")
 def test_a_file_that_vanished(tmp_path: Path, spark: SparkSession) -> None:
     for policy in ("fail", "skip"):
         landing = Landing(tmp_path / policy, spark, {"on_missing": policy})
@@ -117,6 +128,8 @@ def test_a_file_that_vanished(tmp_path: Path, spark: SparkSession) -> None:
             with pytest.raises(HeadwaterError, match=r"a.json vanished .*on_missing") as caught:
                 landing.records(end)
             assert caught.value.code is Code.SOURCE_FILE_MISSING
+            landing.put(a_json=line(1))
+            assert landing.records(end).count() == 2
         else:
             rows = landing.take()
             assert [(row["_file_path"], row["_problem"] and row["_problem"]["reason"]) for row in rows] == [
@@ -174,6 +187,7 @@ def test_cleaning_up_after_the_commit(after: str, tmp_path: Path, spark: SparkSe
     assert archived == (["done/sub/a.json", "done/sub/a.json.000000000002"] if after == "archive" else [])
 
 
+@follows("name a folder beside it, or one whose name begins with `_`")
 def test_what_cannot_be_cleaned_up_is_a_warning(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "done").write_text("not a folder")
     landing = Landing(tmp_path, spark, {"after": "archive", "archive_to": "done"})
@@ -182,8 +196,13 @@ def test_what_cannot_be_cleaned_up_is_a_warning(tmp_path: Path, spark: SparkSess
     assert (landing.folder / "a.json").exists() and landing.fix_range() is None
     with pytest.raises(HeadwaterError, match="lies in the folder that is ingested"):
         Landing(tmp_path, spark, {"after": "archive", "archive_to": "landing/done"})
+    for number, archive in enumerate(("landing/_done", "beside")):
+        other = Landing(tmp_path / str(number), spark, {"after": "archive", "archive_to": archive})
+        other.put(a_json=line(1))
+        assert numbers(other) == [1]
 
 
+@follows("make it, or correct `path`")
 def test_a_missing_folder_may_come(tmp_path: Path, spark: SparkSession) -> None:
     landing = Landing(tmp_path, spark, {"path": "nowhere"})
     with pytest.raises(TransientError, match=r"headwater.yml:3.* there is no folder .*nowhere"):

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError
 from headwater.sources.postgres.cdc import database, hub, reader, snapshot
+from tests.hints.followed import follows
 from tests.services.postgres import Server
 from tests.sources.cdc_lab import Crm, Follower, told
 
@@ -393,6 +394,7 @@ def test_a_slot_that_is_dropped_while_it_is_read(crm: Crm, follow: Follow) -> No
     assert raised.value.code is Code.DATA_LOSS
 
 
+@follows("`headwater flow rebuild {} --yes` begins again with all rows; `on_data_loss: resnapshot` …")
 def test_an_invalidated_slot_and_another_server(
     crm: Crm, follow: Follow, spark: SparkSession, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -524,6 +526,7 @@ def test_two_processes_share_a_slot(crm: Crm, follow: Follow, monkeypatch: pytes
     assert len(crm.settled_slots(3)) == 3
 
 
+@follows("stop the program that uses it, or name another with `slot`: one that is not there is made")
 def test_a_slot_in_use_is_waited_for(crm: Crm, follow: Follow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "PATIENCE", 0.3)
     crm.run("CREATE TABLE a (id int PRIMARY KEY)")

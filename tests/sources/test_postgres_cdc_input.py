@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from headwater.core.errors import Code, HeadwaterError, ProjectError
 from headwater.project.load.loader import load_project
 from headwater.sources.postgres.cdc.types import items
+from tests.hints.followed import follows
 from tests.services.postgres import LOGICAL, Server, server
 from tests.sources.cdc_lab import Crm, Follower, told
 from tests.support import headwater
@@ -42,6 +43,7 @@ def refused(spark: SparkSession, crm: Crm, table: str = A, **settings: Any) -> H
     return error
 
 
+@follows("have a superuser run: ALTER ROLE {} REPLICATION; (on Amazon RDS: GRANT rds_replication TO {};)")
 def test_who_may_not_replicate(spark: SparkSession, crm: Crm, plain: str) -> None:
     crm.run(f"CREATE PUBLICATION {SLOT} FOR TABLE a")
     error = refused(spark, crm, dsn=plain)
@@ -52,6 +54,7 @@ def test_who_may_not_replicate(spark: SparkSession, crm: Crm, plain: str) -> Non
     flow.close()
 
 
+@follows("have the owner of the table run: {};", "have its owner run: {}")
 def test_who_may_not_publish(spark: SparkSession, crm: Crm, plain: str) -> None:
     crm.run("ALTER ROLE cdc_plain REPLICATION")
     error = refused(spark, crm, dsn=plain)
@@ -63,7 +66,12 @@ def test_who_may_not_publish(spark: SparkSession, crm: Crm, plain: str) -> None:
     crm.run("ALTER PUBLICATION theirs ADD TABLE a", "ALTER PUBLICATION theirs SET (publish = 'insert')")
     error = refused(spark, crm, dsn=plain, publication="theirs")
     assert error.code is Code.SOURCE_MISMATCH
-    assert "ALTER PUBLICATION \"theirs\" SET (publish = 'insert, update, delete, truncate');" in str(error)
+    wanted = "ALTER PUBLICATION \"theirs\" SET (publish = 'insert, update, delete, truncate');"
+    assert wanted in str(error)
+    crm.run(wanted, "INSERT INTO a VALUES (1)")
+    flow = Follower(spark, crm, A, (A,), {"dsn": plain, "publication": "theirs"})
+    assert told(flow.all()) == [("r", None, {"id": "1"})]
+    flow.close()
 
 
 def test_a_log_without_what_is_needed(spark: SparkSession, tmp_path: Path) -> None:
@@ -76,6 +84,7 @@ def test_a_log_without_what_is_needed(spark: SparkSession, tmp_path: Path) -> No
     assert "restart" in str(error)
 
 
+@follows("give it a primary key that is not deferrable, or run: {};")
 def test_a_table_without_a_key(spark: SparkSession, crm: Crm) -> None:
     crm.run("CREATE TABLE a (id int)")
     error = refused(spark, crm)
@@ -130,6 +139,7 @@ def test_a_key_that_is_of_no_use(spark: SparkSession, crm: Crm, table: list[str]
     flow.close()
 
 
+@follows("run: ALTER TABLE {} SET LOGGED;")
 def test_tables_beside_the_one_that_is_followed(spark: SparkSession, crm: Crm) -> None:
     """What inherits from it is not followed, and nothing is refused there; what is not logged can't be."""
     crm.run("CREATE TABLE a (id int PRIMARY KEY)", "CREATE TABLE heir (v int) INHERITS (a)")
@@ -142,8 +152,13 @@ def test_tables_beside_the_one_that_is_followed(spark: SparkSession, crm: Crm) -
     crm.run("CREATE UNLOGGED TABLE b (id int PRIMARY KEY)")
     error = refused(spark, crm, "public.b")
     assert error.code is Code.SOURCE_MISMATCH and 'ALTER TABLE "public"."b" SET LOGGED' in str(error)
+    crm.run('ALTER TABLE "public"."b" SET LOGGED;', "INSERT INTO b VALUES (1)")
+    flow = Follower(spark, crm, "public.b", ("public.b",))
+    assert told(flow.all()) == [("r", None, {"id": "1"})]
+    flow.close()
 
 
+@follows("it was dropped or renamed, or its name is written in another way; `headwater topic drop …")
 def test_a_table_that_is_not_there_or_vanishes(spark: SparkSession, crm: Crm, monkeypatch: pytest.MonkeyPatch) -> None:
     error = refused(spark, crm)
     assert error.code is Code.SOURCE_MISMATCH and "there is no table public.a" in str(error)
@@ -161,6 +176,10 @@ def test_a_table_that_is_not_there_or_vanishes(spark: SparkSession, crm: Crm, mo
     flow.close()
 
 
+@follows(
+    "`SELECT slot_name, active FROM pg_replication_slots` shows them; drop one that nobody …",
+    "name another with `slot`: one that is not there is made",
+)
 def test_no_slot_is_left_and_one_of_another_kind(spark: SparkSession, crm: Crm) -> None:
     crm.run("CREATE TABLE a (id int PRIMARY KEY)")
     made = []
@@ -179,12 +198,20 @@ def test_no_slot_is_left_and_one_of_another_kind(spark: SparkSession, crm: Crm) 
     finally:
         for name in made:
             crm.run(f"SELECT pg_drop_replication_slot('{name}')")
+    flow = Follower(spark, crm, A, (A,), {"slot": "another"})
+    assert flow.all() == []
+    flow.close()
 
 
+@follows("check that it runs and that host and port in `dsn` are right")
 def test_a_server_that_does_not_answer(spark: SparkSession, crm: Crm, postgres_server: Server) -> None:
     nowhere = crm.dsn.replace(f":{postgres_server.port}/", ":1/")
     assert refused(spark, crm, dsn=nowhere).code is Code.SOURCE_UNAVAILABLE
     assert refused(spark, crm, dsn=crm.dsn + "_not").code is Code.SOURCE_MISMATCH
+    crm.run("CREATE TABLE a (id int PRIMARY KEY)")
+    flow = Follower(spark, crm, A, (A,))
+    assert flow.all() == []
+    flow.close()
 
 
 def test_prepare_shows_and_runs_what_is_needed(crm: Crm, tmp_path: Path) -> None:

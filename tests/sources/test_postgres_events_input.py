@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from headwater.core.errors import HeadwaterError, TransientError, Where
 from headwater.core.secret import Secret
 from headwater.sources.postgres.connection import jdbc_options
+from tests.hints.followed import follows
 from tests.services.postgres import Server
 from tests.sources.events_lab import Flow, Project, Store
 
@@ -53,6 +54,43 @@ def test_columns_that_do_not_fit(
     assert all(word in str(error) for word in words), str(error)
 
 
+FITTING = [
+    ("position", "event_id", "global_position", "name the column that a sequence or identity numbers the events with"),
+    ("payload", "version", "data", "name the column that holds the event as JSON"),
+    ("metadata", "version", None, "name a column of JSON, or set it to null"),
+    ("tenant", "stream_id.tenant", "metadata.tenant", "a path needs a column of type json or jsonb{}"),
+]
+
+
+@pytest.mark.parametrize(("key", "bad", "good"), [pytest.param(*one[:3], marks=follows(one[3])) for one in FITTING])
+def test_what_the_hint_of_a_column_says_helps(
+    spark: SparkSession, store: Store, tmp_path: Path, key: str, bad: str, good: str | None
+) -> None:
+    error_of(spark, tmp_path / "bad", dsn=store.dsn, columns={key: bad})
+    assert Flow(spark, tmp_path / "good", {"dsn": store.dsn, "columns": {key: good}}).step() == [1, 2]
+
+
+@follows("`headwater source prepare {}` makes one; xid wraps around and can't be used")
+def test_a_column_of_transactions_is_made(spark: SparkSession, postgres_server: Server, tmp_path: Path) -> None:
+    store = Store.make(postgres_server)
+    store.add(2)
+    store.run("ALTER TABLE events ADD COLUMN tx32 xid")
+    error_of(spark, tmp_path / "bad", dsn=store.dsn, columns={"transaction": "tx32"})
+    project = Project.make(tmp_path / "shop", store, columns={"transaction": "tx"})
+    assert project.command("source", "prepare", "store", "--run").code == 0
+    store.add(1, since=2)
+    assert project.run().code == 0 and project.positions() == store.positions()
+
+
+@follows(
+    "check that it runs and that host and port in `dsn` are right",
+    "check the end of `dsn`",
+    "check user and password in `dsn`",
+    "check `sslmode`, `sslrootcert`, `sslcert` and `sslkey` in `dsn`",
+    "write postgresql://user:password@host:5432/database?sslmode=require; what is not a letter …",
+    "GRANT SELECT ON {}.{} TO {}",
+    "name it with its schema: public.events",
+)
 def test_addresses_that_lead_nowhere(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     def told(dsn: str, **settings: Any) -> tuple[str, bool, str]:
         error = error_of(spark, tmp_path, dsn=dsn, **settings)
@@ -73,9 +111,18 @@ def test_addresses_that_lead_nowhere(spark: SparkSession, store: Store, tmp_path
     code, may_pass, text = told(store.dsn, table="public.evnts")
     assert (code, may_pass) == ("SOURCE_MISMATCH", False) and "did you mean 'public.events'" in text
     code, may_pass, text = told(store.dsn.replace("headwater:", "stranger:"))
-    assert (code, may_pass) == ("SOURCE_DENIED", False) and 'GRANT SELECT ON "public"."events" TO stranger' in text
+    grant = 'GRANT SELECT ON "public"."events" TO stranger'
+    assert (code, may_pass) == ("SOURCE_DENIED", False) and grant in text
+    code, may_pass, text = told(store.dsn, table="nothing_like_it")
+    assert (code, may_pass) == ("SOURCE_MISMATCH", False) and "public.events" in text
+    store.run(grant)
+    for number, right in enumerate(
+        (store.dsn, store.dsn + "?sslmode=prefer", store.dsn.replace("headwater:", "stranger:"))
+    ):
+        assert Flow(spark, tmp_path / str(number), {"dsn": right, "table": "public.events"}).step() == [1, 2]
 
 
+@follows("ALTER SEQUENCE {} CACHE 1, or add a transaction column: headwater source prepare {}")
 def test_numbers_that_prove_nothing(spark: SparkSession, postgres_server: Server, tmp_path: Path) -> None:
     """Without a transaction column, the order of numbers is all there is to go by."""
     store = Store.make(postgres_server)

@@ -23,6 +23,7 @@ from headwater.sources.table.config import TableSource
 from headwater.sources.table.reader import TableReader
 from tests.conformance.lab import weighed
 from tests.docs.test_examples import blocks
+from tests.hints.followed import follows
 from tests.sources.table_lab import Follower
 from tests.support import headwater
 
@@ -77,6 +78,7 @@ def test_what_was_kept_raw_can_be_mapped_again(tmp_path: Path, theirs: str) -> N
     assert follower.rows("t", "id", "at", "b", "_op", "_weight", "_position") == before
 
 
+@follows("read its changes with `read: changes`, or take the new rows alone with `on_change: ignore`")
 def test_changed_rows_stop_appends_or_are_ignored_aloud(tmp_path: Path, theirs: str) -> None:
     follower = Follower.make(tmp_path, source())
     write_deltalake(theirs, rows(1, 2, 3))
@@ -134,6 +136,7 @@ def test_starting_points(tmp_path: Path, theirs: str) -> None:
     assert "it has 0 to 2" in follower.failed()
 
 
+@follows("set `on_data_loss: continue` to go on without them, or rebuild the flow")
 def test_versions_that_were_expired(tmp_path: Path, theirs: str) -> None:
     follower = Follower.make(tmp_path, source())
     write_deltalake(theirs, rows(0))

@@ -14,6 +14,7 @@ from headwater.api.relations import Relation
 from headwater.core.errors import Code, UsageError
 from headwater.formats.base import Capability
 from headwater.formats.registry import FORMATS
+from tests.hints.followed import follows
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -65,9 +66,25 @@ def test_a_view_is_read_and_a_table_written(tmp_path: Path) -> None:
     assert wanted == Counter({("a", 2, 4): 1, ("b", 1, 2): 1, ("c", 1, 4): 1})
 
 
+@follows(
+    "write into a table",
+    "letters, digits, _, . and -",
+    "pass it to writeStream.foreachBatch",
+)
 def test_a_view_is_not_written(tmp_path: Path) -> None:
     """It is what its query says."""
     _project(tmp_path)
-    with Lake.open(tmp_path) as lake, pytest.raises(UsageError, match="kept by its query alone") as raised:
-        lake.view("totals_delta").sink("mine")
-    assert raised.value.code is Code.USAGE and "write into a table" in str(raised.value)
+    with Lake.open(tmp_path) as lake:
+        with pytest.raises(UsageError, match="kept by its query alone") as raised:
+            lake.view("totals_delta").sink("mine")
+        assert raised.value.code is Code.USAGE and "write into a table" in str(raised.value)
+        with pytest.raises(UsageError, match="a sink's name"):
+            lake.table("copy_delta").sink("my own")
+        rows = lake.spark.createDataFrame([("a", 1)], "shop string, n int")
+        with pytest.raises(UsageError, match="outside a streaming query"):
+            lake.table("copy_delta").sink("mine")(rows, 0)
+        (tmp_path / "in").mkdir()
+        rows.write.mode("append").json(str(tmp_path / "in"))
+        writer = lake.spark.readStream.schema(rows.schema).json(str(tmp_path / "in")).writeStream
+        writer.foreachBatch(lake.table("copy_delta").sink("mine")).trigger(availableNow=True).start().awaitTermination()
+        assert lake.table("copy_delta").df().count() == 1

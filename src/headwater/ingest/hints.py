@@ -40,5 +40,5 @@ def _of_a_value(topic: Topic, source: SourceSpec) -> str:
     # What programs have appended is nowhere else: to read it from the beginning would lose it.
     if not hasattr(source, "schema_hints") or source.takes_rows:
         return _without_it(topic)
-    again = f"tell the type in the source's schema_hints, then `headwater flow rebuild {topic.name}`"
+    again = f"tell the type in the source's schema_hints, then `headwater flow rebuild {topic.name} --yes`"
     return f"{_without_it(topic)}; or {again}"

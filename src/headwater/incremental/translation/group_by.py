@@ -102,8 +102,6 @@ def grouping_sets(
             choices.append([frozenset({at(one)})])
     for name in ("rollup", "cube"):
         for one in group.args.get(name) or []:
-            if not isinstance(one, exp.Expr):
-                raise NotIncremental(f"WITH {name.upper()}", group, f"write GROUP BY {name.upper()} (…)")
             if one.expressions:
                 choices.append(_of_rollup(one, at))
             else:  # GROUP BY a, b WITH ROLLUP: of all that stands before it
