@@ -301,13 +301,18 @@ class Warehouse:
             raise Unsupported(f"{kind.value} '{name}' is cut off by LIMIT: what comes in and falls out is not recorded")
         return shown(found, (query.select(quoted_column(WEIGHT)) if changes else query).sql(dialect="spark"))
 
+    def need_format(self, format: str) -> None:
+        """Have Spark know a format that the project may not name. Called before the session is used for it."""
+        with self._lock:
+            if format not in self._foreign_formats:
+                self._foreign_formats.add(format)
+                self._spark = None  # the next session has what this format needs, or says what it lacks
+
     def foreign(self, format: str, address: Address, spark: SparkSession | None = None) -> SparkTable:
         """A handle on somebody else's table."""
         found = FORMATS.get(format)
-        with self._lock:
-            if spark is None and format not in self._foreign_formats:
-                self._foreign_formats.add(format)
-                self._spark = None  # the next session has what this format needs, or says what it lacks
+        if spark is None:
+            self.need_format(format)
         session = spark or self.spark
         activate(session)
         table = found.spark(session, address, self.context)

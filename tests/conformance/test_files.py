@@ -19,6 +19,7 @@ from headwater.core.spec import ParquetOptions
 from headwater.formats.base import Capability
 from headwater.formats.spark_table import SparkTable
 from tests.conformance.lab import Lab, rows, weighed
+from tests.hints.followed import follows
 
 CODECS = ["none", "snappy", "gzip", "lz4", "zstd", "brotli"]
 IN_FOOTER = {"none": {"UNCOMPRESSED"}, "lz4": {"LZ4", "LZ4_RAW"}}
@@ -27,12 +28,16 @@ WORDS = "id int, word string"
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.capability(Capability.APPEND)
+@follows("it has {}", here=False)
 def test_compression_is_in_the_footer_or_refused_by_name(lab: Lab, codec: str) -> None:
     options = ParquetOptions(compression=codec)  # type: ignore[arg-type]
     if codec not in lab.fmt.codecs:
         with pytest.raises(HeadwaterError, match=codec) as caught:
             lab.table(WORDS, parquet=options)
         assert caught.value.code is Code.UNSUPPORTED
+        hint = caught.value.problem.hint or ""
+        assert hint.startswith("it has ")
+        lab.table(WORDS, parquet=ParquetOptions(compression=hint.removeprefix("it has ").split(", ")[0]))  # type: ignore[arg-type]
         return
     table = lab.table(WORDS, parquet=options)
     table.append(_words(lab, 50))

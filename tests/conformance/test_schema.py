@@ -13,6 +13,7 @@ from headwater.core.errors import Code, HeadwaterError
 from headwater.formats.base import Capability
 from headwater.formats.evolution import can_widen
 from tests.conformance.lab import PEOPLE, Lab, rows, schema
+from tests.hints.followed import follows
 
 WIDENINGS: list[tuple[str, str, Any]] = [
     ("tinyint", "smallint", 7),
@@ -57,6 +58,7 @@ def test_a_column_that_the_new_schema_lacks_stays(lab: Lab) -> None:
 
 
 @pytest.mark.capability(Capability.ADD_COLUMNS, given=[Capability.APPEND])
+@follows("{} widens {}; otherwise rebuild the table with the new type", here=False)
 def test_a_type_is_widened_where_stated_and_else_refused(lab: Lab) -> None:
     before = ", ".join(f"v{i} {old}" for i, (old, _, _) in enumerate(WIDENINGS))
     table = lab.table(before)
@@ -74,7 +76,9 @@ def test_a_type_is_widened_where_stated_and_else_refused(lab: Lab) -> None:
         with pytest.raises(HeadwaterError) as caught:
             table.evolve(wider)
         assert caught.value.code is Code.SCHEMA_MISMATCH and f"'v{i}'" in str(caught.value)
+        assert "otherwise rebuild the table" in str(caught.value)
         assert table.schema()[f"v{i}"].dataType == kept
+        assert lab.table(f"v{i} {new}").schema()[f"v{i}"].dataType == wider[0].dataType
     after = table.schema()
     table.append(lab.frame([(None,) * len(WIDENINGS)], before).select(*(F.col(f.name).cast(f.dataType) for f in after)))
     widened = first.select(*(F.col(f.name).cast(f.dataType) for f in after))

@@ -10,6 +10,7 @@ import pytest
 
 from headwater.api.lake import Lake
 from headwater.ingest import topic
+from tests.hints.followed import follows
 from tests.ingest.test_taking_in import Desk
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -70,6 +71,7 @@ def test_rejected_records_decide_nothing(tmp_path: Path) -> None:
     assert (flow["rows"], flow["rejected"]) == (1, 1) and types(desk, "kept")["new"] == "struct<a:bigint>"
 
 
+@follows("tell the type in the source's schema_hints", here=False)
 def test_without_a_majority_the_column_is_text_and_a_warning_says_so(tmp_path: Path) -> None:
     desk = Desk(tmp_path, {"kept": ""})
     desk.land("1.json", {"id": 1, "user": {"name": "a"}}, {"id": 2, "user": "c1"}, {"id": 3, "user": {"name": "b"}})
@@ -84,4 +86,10 @@ def test_without_a_majority_the_column_is_text_and_a_warning_says_so(tmp_path: P
     with Lake.open(desk.root) as lake:
         assert note in lake.topic("kept").schemas()[0].changes
     logged = [json.loads(line) for line in (desk.root / ".headwater/logs/headwater.log").read_text().splitlines()]
-    assert [line["level"] for line in logged if line["event"] == note] == ["warning"]
+    (line,) = (line for line in logged if line["event"] == note)
+    assert (line["level"], line["hint"]) == ("warning", "tell the type in the source's schema_hints")
+    file = desk.root / "headwater.yml"
+    file.write_text(file.read_text().replace("./landing", './landing, schema_hints: "user struct<name:string>"'))
+    assert desk("flow", "rebuild", "kept", "--yes").code == 0
+    assert desk.run()["kept"]["rejected"] == 1
+    assert types(desk, "kept")["user"] == "struct<name:string>" and desk.rows("kept", "id") == [(1,), (3,)]

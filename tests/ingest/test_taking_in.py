@@ -365,3 +365,19 @@ def test_a_column_to_deduplicate_by_that_is_not_there(tmp_path: Path) -> None:
 
 def _utc(*parts: int) -> datetime:
     return datetime(*parts, tzinfo=timezone.utc)  # type: ignore[misc,arg-type]
+
+
+@pytest.mark.parametrize("name", ["landing", "other"])
+def test_a_topic_that_never_landed_may_get_another_source(tmp_path: Path, name: str) -> None:
+    """Of another name or type: the step that failed was planned over positions that mean nothing there."""
+    desk = Desk(tmp_path, {"orders": "include_events: [A]"})
+    desk.land("1.json", {"kind": "A", "id": 1})
+    assert "have no event_type" in desk.run()["orders"]["error"]
+    file = desk.root / "headwater.yml"
+    text = file.read_text().replace("from: landing", f"from: {name}")
+    other = "{type: append, columns: {type: kind}}"
+    file.write_text(text.replace("landing: {type: files, path: ./landing}", f"{name}: {other}"))
+    assert desk.run()["orders"]["state"] == "done"
+    (desk.root / "rows.json").write_text('{"kind": "A", "id": 2}\n{"kind": "B", "id": 3}\n')
+    assert desk("topic", "append", "orders", str(desk.root / "rows.json")).code == 0
+    assert desk.rows("orders", "id") == [(2,)]

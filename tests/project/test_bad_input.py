@@ -218,3 +218,18 @@ def test_the_project_is_found_from_a_folder_below(write: Write) -> None:
     below = folder / "a" / "b"
     below.mkdir(parents=True)
     assert find_project(below) == folder.resolve() / "headwater.yml"
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("views: {v: {sql: SELECT id, id AS b FROM topic('t')}}", "id AS b FROM topic('t')"),
+        ("views:\n  v:\n    sql: SELECT 1 AS a\n    descripton:", "descripton"),
+        ("views: {v: {sql: SELECT 1 AS a, refresh: {mode: manual, evry: null}}}", "evry"),
+        ("tables: {t: {sql: SELECT 1 AS a, expect: {e: {check: a > 1, on_violaton: }}}}", "on_violaton"),
+    ],
+)
+def test_an_unknown_key_without_a_value_is_told(find: Find, text: str, key: str) -> None:
+    """It may be the rest of a text that has a comma in it."""
+    found = [(str(problem.code), problem.message) for problem in find(BASE + text + "\n")]
+    assert ("UNKNOWN_KEY", f"unknown key '{key}'") in found, found

@@ -227,7 +227,7 @@ def test_a_codec_that_a_format_lacks_is_refused(find: Find, format: str) -> None
 
 def test_the_order_of_a_project(write: Write) -> None:
     text = "views: {c: {sql: select * from b}}\n"
-    text += "tables: {b: {sql: select * from a, orders}, a: {sql: select * from orders}}\n"
+    text += 'tables: {b: {sql: "select * from a, orders"}, a: {sql: select * from orders}}\n'
     graph = graph_of(load_project(write(TOPIC + text)))
     assert graph.order() == [Name(Kind.TABLE, "a"), Name(Kind.TABLE, "b"), Name(Kind.VIEW, "c")]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headwater.cli.commands.demo import _make_room
 from headwater.cli.main import main
 from headwater.project.check import check_project
 from headwater.project.load.loader import load_project
@@ -170,6 +171,15 @@ def test_init_writes_over_nothing(run: Run, tmp_path: Path) -> None:
     assert run("init", tmp_path / "other")[0] == 0
     (tmp_path / "headwater.yml").unlink()
     assert run("init", tmp_path)[0] == 0
+
+
+@follows("choose another folder: headwater demo DIR")
+def test_a_demo_takes_no_folder_that_holds_something(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    code, _, err = run("demo", tmp_path)
+    assert code == 2 and "ALREADY_EXISTS" in err
+    _make_room(tmp_path / "another")
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["notes.txt"]
 
 
 def test_init_into_a_folder_with_other_things(run: Run, tmp_path: Path) -> None:

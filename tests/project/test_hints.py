@@ -75,6 +75,9 @@ CASES = {
     ),
     "a number for a mapping": Case("views: {v: {sql: select 1 as a, retain: 5}}", "write `retain: {versions: 30s}`", "retain: 5", "retain: {versions: 30s}"),
     "a word for options": Case("views: {v: {sql: select 1 as a, options: x}}", "write `options: {name: value}`", "options: x", "options: {}"),
+    "a text with a comma": Case(
+        "views: {v: {sql: select 1 as a, 2 as b}}", "put the text in quotes", "select 1 as a, 2 as b", "'select 1 as a, 2 as b'"
+    ),
     "a number for a list": Case("views: {v: {sql: select 1 as a, tags: 5}}", "write `tags: ['5']`", "tags: 5", "tags: ['5']"),
     "a tab": Case("views:\n\tv: {sql: select 1 as a}", "indent with spaces, not tabs", "\t", "  "),
     "a text with a colon": Case(

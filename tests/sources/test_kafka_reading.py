@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from headwater.core.errors import Code, HeadwaterError, TransientError
 from headwater.sources.kafka.offsets import KafkaPartition, shared
+from tests.hints.followed import follows
 from tests.services.kafka import USER, Broker
 from tests.services.processes import free_port
 from tests.sources.kafka_lab import Flow, rows_of
@@ -148,6 +149,7 @@ def test_transactions(kafka: Broker, topic: str, open_flow: Open) -> None:
 # --- loss
 
 
+@follows("set `on_data_loss: continue` to go on with what is there, or reset the flow")
 def test_records_that_expired_before_they_were_read(kafka: Broker, topic: str, open_flow: Open) -> None:
     kafka.send(topic, [{"value": b"x"} for _ in range(3)])
     flow = open_flow()

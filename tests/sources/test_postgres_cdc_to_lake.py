@@ -16,6 +16,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from headwater.api.lake import Lake
+from tests.hints.followed import follows
 from tests.services.postgres import Server
 from tests.sources.cdc_lab import Crm
 from tests.support import Answer, headwater
@@ -227,6 +228,7 @@ def test_the_example_of_the_page(
     assert status["lag"]["detail"]["slot"] == "headwater_shop_crm" and status["lag"]["detail"]["wal_held_back"] >= 0
 
 
+@follows("drop the topic without --drop-slot")
 def test_the_end_of_topics(spark: SparkSession, crm: Crm, tmp_path: Path) -> None:
     project = Project(tmp_path, crm)
     crm.run("CREATE TABLE a (id int PRIMARY KEY, d date)", "CREATE TABLE b (id int PRIMARY KEY)")

@@ -13,7 +13,7 @@ from headwater.core.secret import Secret
 from headwater.sources.postgres.connection import jdbc_options
 from tests.hints.followed import follows
 from tests.services.postgres import Server
-from tests.sources.events_lab import Flow, Project, Store
+from tests.sources.events_lab import TABLE, Flow, Project, Store
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +136,53 @@ def test_numbers_that_prove_nothing(spark: SparkSession, postgres_server: Server
     store.run("ALTER TABLE events RENAME TO plain; CREATE VIEW events AS SELECT * FROM plain")
     error = error_of(spark, tmp_path, dsn=store.dsn)
     assert str(error.code) == "UNSUPPORTED" and "is not a table" in str(error)
+
+
+@follows(
+    "its positions may begin anew: `headwater flow reset NAME` reads all of it, and …",
+    "name it in `columns.transaction` again, or reset the flow",
+    "UPDATE {} SET {} = NULL WHERE {} >= '{}'::xid8; then `headwater flow rebuild NAME`, or …",
+    "name the table, or a column with the transaction in `columns.transaction`",
+    "add a transaction column: headwater source prepare {}",
+)
+def test_what_the_hints_of_what_orders_events_say_helps(
+    spark: SparkSession, postgres_server: Server, tmp_path: Path
+) -> None:
+    store = Store.make(postgres_server)
+    store.add(2)
+    by_tx = {"dsn": store.dsn, "columns": {"transaction": "tx"}}
+    flow = Flow(spark, tmp_path / "flow", {"dsn": store.dsn})
+    assert flow.step() == [1, 2]
+    store.run(f"ALTER TABLE events RENAME TO old; {TABLE}; ALTER TABLE events ADD COLUMN tx xid8")
+    store.run("ALTER TABLE events ALTER COLUMN tx SET DEFAULT pg_current_xact_id()")
+    store.add(1)
+    with pytest.raises(HeadwaterError, match="another table"):
+        flow.step()
+    flow.position = None
+    flow.restart()
+    assert flow.step() == [1]
+
+    flow = Flow(spark, tmp_path / "by tx", by_tx)
+    assert flow.step() == [1]
+    store.add(1, since=1)
+    flow.restart(columns={})
+    with pytest.raises(HeadwaterError, match="by its transaction column"):
+        flow.step()
+    flow.restart(**by_tx)
+    assert flow.step() == [2]
+
+    store.run("UPDATE events SET tx = '9999999999'::xid8 WHERE global_position = 1")
+    error = error_of(spark, tmp_path / "dumped", **by_tx)
+    store.run((error.problem.hint or "").split(";")[0])
+    assert Flow(spark, tmp_path / "mended", by_tx).step() == [1, 2]
+
+    store.run("ALTER TABLE events RENAME TO plain; CREATE VIEW events AS SELECT * FROM plain")
+    error_of(spark, tmp_path / "view", dsn=store.dsn)
+    assert Flow(spark, tmp_path / "table", {"dsn": store.dsn, "table": "plain"}).step() == [1, 2]
+    assert Flow(spark, tmp_path / "column", by_tx).step() == [1, 2]
+    store.run("INSERT INTO plain (global_position) VALUES (-5)")
+    error_of(spark, tmp_path / "negative", dsn=store.dsn, table="plain")
+    assert len(Flow(spark, tmp_path / "all", {**by_tx, "table": "plain"}).step() or []) == 3
 
 
 def test_a_table_that_vanishes(spark: SparkSession, postgres_server: Server, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -20,6 +21,8 @@ from headwater.api.lake import Lake
 from headwater.cli.app import execute
 from headwater.core.errors import Code, TerminalError
 from headwater.query.limits import QueryStop
+from tests.hints.followed import follows
+from tests.runtime.running import COMMAND
 from tests.sql.lab import Bench
 from tests.support import headwater
 
@@ -49,7 +52,10 @@ def test_csv(bench: Bench) -> None:
     assert lines[1].endswith(',,"é, ""x"""')
 
 
+@follows("send it to a file: > rows.parquet")
 def test_parquet(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = bench.do("query", TYPES, "--output", "parquet")
+    assert refused.code == 2 and "not for a terminal" in refused.err
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="utf-8"))
     assert execute(["query", TYPES, "--output", "parquet", "--project", str(bench.root)]) == 0
@@ -250,6 +256,18 @@ def test_a_copy_in_another_format(bench: Bench, tmp_path: Path) -> None:
     (file,) = (path for path in DeltaTable(to).file_uris())
     columns = [pq.ParquetFile(file).metadata.row_group(0).column(n) for n in range(5)]
     assert {column.compression for column in columns} == {"ZSTD"}
+
+
+def test_a_copy_in_a_format_that_the_project_does_not_name(bench: Bench) -> None:
+    """In a process of its own, whose Spark knows what the project needs and no more."""
+    command = [*COMMAND, "parquet", "convert", "events", "--format", "iceberg"]
+    done = subprocess.run(
+        [*command, "--to", "lake.copies.other", "--json", "--project", bench.root], capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout)["rows"] == 3
+    with Lake.open(bench.root) as lake:
+        assert lake.foreign("iceberg", table="lake.copies.other").read().count() == 3
 
 
 def test_small_files_are_joined(bench: Bench) -> None:

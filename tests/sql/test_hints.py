@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from headwater.api.lake import Lake
+from headwater.core.errors import TerminalError, UsageError
 from tests.hints.followed import follows
 from tests.hints.printed import pattern
 from tests.support import headwater
@@ -36,6 +38,7 @@ views:
 """
 AS_OF = "SELECT e.id FROM topic('events') e JOIN table('history') {}"
 SQL = "query --output json"
+FAIL = f"{SQL} 'SELECT * FROM asked' --set headwater.stale=fail"
 Edit = tuple[str, str]
 BEFORE: list[tuple[str | Edit, ...]] = [
     ("name '{}' where you read it", "check", f"{SQL} 'SELECT 1 AS a'"),
@@ -59,7 +62,7 @@ STEPS: list[tuple[str | Edit, ...]] = [
         f'{SQL} "{AS_OF.format("FOR SYSTEM_TIME AS OF PROCTIME() h ON h.id = e.id")}"',
         f'{SQL} "{AS_OF.format("h ON h.id = e.id AND is_current")}"',
     ),
-    ("give a folder, or take ICEBERG", *(f"""query "EXPLAIN EXPORT topic('events') TO {to} 'lake.bi.events'" """ for to in ("DELTA", "ICEBERG"))),
+    ("give a folder, or take ICEBERG", *(f"""query "EXPLAIN EXPORT topic('events') TO {to} 'lake.bi.events'" """ for to in ("PARQUET", "ICEBERG"))),
     ("a reference table has `keys`, and no `from`, `sql` or `transform`", "table load history countries.csv", "table load countries countries.csv"),
     (
         "say --to lake.copies.orders",
@@ -73,18 +76,19 @@ STEPS: list[tuple[str | Edit, ...]] = [
     (
         "`keep_raw: true` keeps them from now on; `headwater flow rebuild {} --yes` reads the …",
         "topic remap events --yes",
-        ("events: {from: landing", "events: {from: landing, keep_raw: true"), "flow rebuild events --yes", "topic remap events --yes",
+        ("events: {from: landing", "events: {from: landing, keep_raw: true"), "flow rebuild events --yes", "run --once", "topic remap events --yes",
     ),
     ("--dry-run shows which; say --yes if that is meant", ("kept: {", "kept: {filter: id > 1, "), "topic remap kept", "topic remap kept --dry-run", "topic remap kept --yes"),
     ("a letter, then letters, digits, _ . and -, 100 at most", "topic tag events '1 x'", "topic tag events x-1"),
     ("--replace moves the label", "topic tag events x-1", "topic tag events x-1 --replace"),
     ("a name is [a-z][a-z0-9_]*", "mv create My-View 'SELECT id FROM events'", "mv create mine 'SELECT id FROM events'"),
     ("--replace, or CREATE OR REPLACE, builds it anew", "mv create mine 'SELECT id FROM events'", "mv create mine 'SELECT id FROM events' --replace"),
-    ("change it there", "mv create by_hand 'SELECT 1 AS a'", ("by_hand: {sql: SELECT id", "by_hand: {sql: SELECT id, id AS a"), "mv refresh by_hand", f"{SQL} \"SELECT a FROM mv('by_hand')\""),
+    ("change it there", "mv create by_hand 'SELECT 1 AS a'", ("by_hand: {sql: SELECT id", "by_hand: {sql: SELECT id AS a"), "mv refresh by_hand", f"{SQL} \"SELECT a FROM mv('by_hand')\""),
     ("drop those first", ("views:", "views:\n  above: {sql: SELECT id FROM mv('mine')}"), "mv drop mine --yes", ("  above: {sql: SELECT id FROM mv('mine')}\n", ""), "mv drop mine --yes"),
-    ("refresh it: headwater mv refresh {}", f"{SQL} 'SELECT * FROM asked' --set headwater.stale=fail --set headwater.max_staleness=1m", "mv refresh asked", f"{SQL} 'SELECT * FROM asked' --set headwater.stale=fail --set headwater.max_staleness=1m"),
+    ("refresh it: headwater mv refresh {}", FAIL, ("max_staleness: 1ms", "max_staleness: 1h"), "mv refresh asked", FAIL),
     (
         "allow it with --may-refresh, or take the rows as they are: --set headwater.stale=serve",
+        ("max_staleness: 1h", "max_staleness: 1ms"),
         f"{SQL} 'SELECT * FROM asked' --read-only", f"{SQL} 'SELECT * FROM asked' --read-only --may-refresh",
         f"{SQL} 'SELECT * FROM asked' --read-only --set headwater.stale=serve",
     ),
@@ -95,12 +99,7 @@ STEPS: list[tuple[str | Edit, ...]] = [
     ("say --yes if that is meant; `deduplicate_by` leaves out what is there already", "flow reset kept", "flow reset kept --yes"),
     ("say --yes if that is meant", "flow rebuild kept", "flow rebuild kept --yes"),
     ("leave it out for the default", "parquet compact events --target-file-size 0", "parquet compact events"),
-    ("auto, duckdb or spark", f"{SQL} 'SELECT 1 AS a' --engine dukdb", f"{SQL} 'SELECT 1 AS a' --engine duckdb"),
     ("--engine spark answers it", f"{SQL} 'SELECT soundex(\"a\") AS a' --engine duckdb", f"{SQL} 'SELECT soundex(\"a\") AS a' --engine spark"),
-    (
-        "read it as text, cast({} AS string), or in Arrow: .batches(), .to_arrow()",
-        f"{SQL} 'SELECT timestamp_seconds(999999999999) AS a'", f"{SQL} 'SELECT cast(timestamp_seconds(999999999999) AS string) AS a'",
-    ),
     ("add a LIMIT, or allow more: queries.max_rows and queries.max_bytes", f"{SQL} 'SELECT id FROM range(900)'", f"{SQL} 'SELECT id FROM range(900) LIMIT 400'", ("max_rows: 500", "max_rows: 1000"), f"{SQL} 'SELECT id FROM range(900)'"),
     ("give it a field: struct(1 AS a)", f"{SQL} 'SELECT struct() AS s' --engine spark", f"{SQL} 'SELECT struct(1 AS a) AS s' --engine spark"),
     (
@@ -108,7 +107,7 @@ STEPS: list[tuple[str | Edit, ...]] = [
         f"{SQL} 'SELECT make_ym_interval(1, 2) AS a' --engine spark", f"{SQL} 'SELECT cast(make_ym_interval(1, 2) AS string) AS a' --engine spark",
     ),
     ("write the text in UTF-8", f"{SQL} 'SELECT \"\udcff\" AS a'", f"{SQL} 'SELECT \"ÿ\" AS a'"),
-    ("leave it out to have all rows", f"{SQL} 'SELECT 1 AS a' --limit -1", f"{SQL} 'SELECT 1 AS a'"),
+    ("leave it out to have all rows", f"{SQL} 'SELECT 1 AS a' --limit 99999999999999999999", f"{SQL} 'SELECT 1 AS a'"),
     ("leave --drop-slot out", "topic drop rows --drop-slot --yes", "topic drop rows --yes"),
     (
         "its rows were put in by hand: `headwater table drop {} --yes`, and load them again",
@@ -117,8 +116,8 @@ STEPS: list[tuple[str | Edit, ...]] = [
     ),
     (
         "say which rows come first",
-        ("by_hand: {sql: SELECT id, id AS a FROM topic('events')", "by_hand: {sql: SELECT id, id AS a FROM topic('events') LIMIT 2"), "check",
-        ("LIMIT 2", "ORDER BY id LIMIT 2"), "check",
+        ("by_hand: {sql: SELECT id AS a FROM topic('events')", "by_hand: {sql: SELECT id AS a FROM topic('events') LIMIT 2"), "check",
+        ("LIMIT 2", "ORDER BY a LIMIT 2"), "check",
     ),
 ]  # fmt: skip
 """The same of a project that has data. A pair is a text of the project file, and what takes its place."""
@@ -152,3 +151,32 @@ def test_what_the_hint_of_a_command_says_helps(tmp_path: Path, monkeypatch: pyte
             else:
                 assert answer.code == 0, (hint, step, answer.err)
             wrong = False
+
+
+@pytest.mark.usefixtures("spark")
+@follows(
+    "auto, duckdb or spark",
+    "read it as text, cast({} AS string), or in Arrow: .batches(), .to_arrow()",
+    "use .to_arrow()",
+    "a topic keeps what came, a view follows its query: read an earlier version of it instead",
+)
+def test_what_the_hint_of_a_method_says_helps(tmp_path: Path) -> None:
+    (tmp_path / "headwater.yml").write_text("name: shop\nsources: {api: {type: append}}\ntopics: {rows: {from: api}}\n")
+    with Lake.open(tmp_path) as lake:
+        for number in range(2):
+            assert lake.topic("rows").append({"id": number}).committed
+        far = "SELECT timestamp_seconds(999999999999) AS a, date_add(date'9999-12-31', 1) AS b"
+        with pytest.raises(UsageError):
+            lake.sql(far, engine="dukdb")  # type: ignore[arg-type]
+        for engine in ("auto", "duckdb", "spark"):
+            result = lake.sql(far, engine=engine)
+            for read in (result.to_dicts, result.to_pandas):
+                with pytest.raises(TerminalError):
+                    read()
+            assert result.to_arrow().num_rows == len(list(result.batches())) == 1
+            texts = lake.sql("SELECT cast(timestamp_seconds(999999999999) AS string) AS a", engine=engine)
+            assert texts.to_dicts() == [{"a": "+33658-09-27 01:46:39"}]
+        topic = lake.topic("rows")
+        with pytest.raises(UsageError):
+            topic.restore(topic.history()[-1].version)
+        assert sorted(topic.df(found.version).count() for found in topic.history()) == [1, 2]

@@ -26,6 +26,7 @@ from headwater.cli.completion.statements import Completion
 from headwater.cli.prompt import REMEMBERED, Editor
 from headwater.project.load.files import HOME
 from tests.conftest import TINY
+from tests.hints.followed import follows
 from tests.sql.lab import Bench
 from tests.support import Answer, headwater
 
@@ -79,11 +80,12 @@ def test_statements_are_piped_in(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
     ]  # fmt: skip
 
 
+@follows("\\? lists them")
 def test_what_fails_does_not_end_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = piped(bench, "SELECT nope FROM events;\n\\z\nSELECT 1 AS a;", monkeypatch, "--output", "csv")
+    answer = piped(bench, "SELECT nope FROM events;\n\\z\n\\?\nSELECT 1 AS a;", monkeypatch, "--output", "csv")
     assert answer.out.split() == ["a", "1"]
     assert "there is no column 'nope'" in answer.err and "^^^^" in answer.err
-    assert "there is no command \\z" in answer.err
+    assert "there is no command \\z" in answer.err and "Tab completes" in answer.err
     assert answer.code == 2
 
 

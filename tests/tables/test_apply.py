@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from headwater.core.errors import Code, HeadwaterError, Where
 from headwater.core.model import CommitTag
@@ -23,6 +24,7 @@ from headwater.tables.apply.spans import spans
 from headwater.tables.apply.target import ApplyTarget
 from headwater.tables.apply.truncation import TRUNCATED, noted, remembered
 from headwater.warehouse import shown as as_shown
+from tests.hints.followed import follows
 from tests.tables.apply_lab import Event, Row, frame, shown
 
 QUICK = {
@@ -188,6 +190,18 @@ def test_ranges_hold_every_key_and_leave_out_what_is_far(quick: SparkSession) ->
     ends = spans(tiny.where("id < -120 OR id > 120"), ["id"], 15, "t")
     assert ends is not None
     assert tiny.alias("t").where(ends).where("id < -120 OR id > 120").count() == 15, "no end is beyond its type"
+
+
+@follows("order by a timestamp, or have one of {}")
+def test_a_history_has_the_time_of_each_change(quick: SparkSession, context: LakeContext) -> None:
+    rules = {"sequence_by": "n", "history": "all"}
+    with pytest.raises(HeadwaterError):
+        Kept(quick, context, "delta", "bad", **rules).step(quick.createDataFrame([(1, 1)], "id bigint, n bigint"))
+    timed = quick.createDataFrame([(1, 1)], "id bigint, n bigint").withColumn("at", F.current_timestamp())
+    for number, more in enumerate(({"sequence_by": "at"}, {})):
+        kept = Kept(quick, context, "delta", f"good{number}", **{**rules, **more})
+        kept.step(timed.withColumnRenamed("at", "event_timestamp") if not more else timed)
+        assert kept.table.read().count() == 1
 
 
 @pytest.mark.parametrize(

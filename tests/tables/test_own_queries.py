@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from headwater.api.lake import Lake
@@ -70,6 +71,8 @@ def test_a_view_is_read_and_a_table_written(tmp_path: Path) -> None:
     "write into a table",
     "letters, digits, _, . and -",
     "pass it to writeStream.foreachBatch",
+    "an upsert takes one row per key and batch: aggregate, or keep the newest",
+    "cast it in the query",
 )
 def test_a_view_is_not_written(tmp_path: Path) -> None:
     """It is what its query says."""
@@ -85,6 +88,20 @@ def test_a_view_is_not_written(tmp_path: Path) -> None:
             lake.table("copy_delta").sink("mine")(rows, 0)
         (tmp_path / "in").mkdir()
         rows.write.mode("append").json(str(tmp_path / "in"))
-        writer = lake.spark.readStream.schema(rows.schema).json(str(tmp_path / "in")).writeStream
-        writer.foreachBatch(lake.table("copy_delta").sink("mine")).trigger(availableNow=True).start().awaitTermination()
+        taken = lake.spark.readStream.schema(rows.schema).json(str(tmp_path / "in"))
+
+        def put(frame: DataFrame, name: str, mode: Literal["append", "upsert"] = "upsert") -> None:
+            into = lake.table("copy_delta").sink(name, mode=mode)
+            frame.writeStream.foreachBatch(into).trigger(availableNow=True).start().awaitTermination()
+
+        put(taken, "mine", "append")
+        assert lake.table("copy_delta").df().count() == 1
+        rows.write.mode("append").json(str(tmp_path / "in"))
+        with pytest.raises(StreamingQueryException, match="DUPLICATE_KEY"):
+            put(taken, "keyed")
+        put(taken.dropDuplicates(["shop"]), "once")
+        text = taken.dropDuplicates(["shop"]).selectExpr("shop", "CAST(n AS STRING) AS n")
+        with pytest.raises(StreamingQueryException, match="SCHEMA_MISMATCH"):
+            put(text, "text")
+        put(text.selectExpr("shop", "CAST(n AS INT) AS n"), "number")
         assert lake.table("copy_delta").df().count() == 1

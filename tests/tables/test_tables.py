@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +18,7 @@ from headwater.core.model import Kind
 from headwater.operations.load import insert
 from headwater.views.stored_table import Storage
 from tests.docs.test_examples import ROOT, blocks
+from tests.hints.followed import follows
 from tests.support import Answer, headwater
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -204,6 +206,11 @@ def test_a_changed_definition_is_refused_until_it_may_be_applied(tmp_path: Path)
     assert crm.rows("people") == [(1, 1, "a", False), (1, 2, "b", False)]
 
 
+@follows(
+    "declare the types with `schema`, or rebuild the table: headwater flow rebuild {} --yes",
+    "nothing was inserted",
+    "the file's name ends in {}",
+)
 def test_reference_tables_are_loaded_checked_and_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crm = Crm(tmp_path)
     seed = tmp_path / "countries.csv"
@@ -233,6 +240,8 @@ def test_reference_tables_are_loaded_checked_and_reloaded(tmp_path: Path, monkey
     rates = tmp_path / "rates.csv"
     monkeypatch.chdir(tmp_path)
     rates.write_text("day,rate\n2026-01-01,1.5\n2026-01-02,1.25\n", encoding="utf-8")
+    named = crm.call("table", "load", "rates", shutil.copy(rates, tmp_path / "rates.dat"))
+    assert (named.code, problem(named)["code"]) == (2, "INVALID_VALUE") and ".csv" in problem(named)["hint"]
     assert [crm.call(*words).json["rows"] for words in BY_HAND[:2]] == [2, 2]
     rates.write_text("day,rate\n2026-01-02,2\n2026-01-03,x\n", encoding="utf-8")
     bad = crm.call("table", "load", "rates", rates)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.docs.test_examples import blocks
+from tests.hints.followed import follows
 from tests.support import headwater
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -153,6 +154,7 @@ WRONG = {
 }
 
 
+@follows("write it as `sql:`, which is kept by its changes whatever it does, or as @transform(…, …")
 def test_what_needs_more_than_single_rows_is_refused_with_what_does(tmp_path: Path) -> None:
     code = "from pyspark.sql import Window\nfrom pyspark.sql import functions as F\nfrom headwater import transform\n"
     for name, (body, _, _) in WRONG.items():

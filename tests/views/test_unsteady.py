@@ -18,6 +18,7 @@ from headwater.core.spec import Layout, Refresh
 from headwater.incremental.state import bag
 from headwater.operations.views import create_view, refresh_view, verify_view
 from headwater.spark.arrow_bridge import local_frame
+from tests.hints.followed import follows
 
 MANUAL = Refresh(mode="manual", policy="incremental")
 SCHEMA = pa.schema({"id": pa.int64(), "g": pa.int64(), "seq": pa.int64(), "x": pa.float64()})
@@ -80,6 +81,7 @@ def test_rows_that_went_are_found(desk: Desk) -> None:
     assert found == Counter(range(3))
 
 
+@follows("order by columns that leave no ties, or sum decimals; then compute it anew")
 def test_rows_that_are_not_found_lead_to_a_full_refresh(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they would be if their last digits had made a difference."""
     warehouse = desk.lake._warehouse

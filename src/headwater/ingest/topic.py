@@ -110,6 +110,11 @@ class TopicTarget(Target[DataFrame]):
     def landed(self, commit_tag: CommitTag) -> bool:
         return self._table.exists() and self._table.landed(commit_tag) is not None
 
+    def continues(self, last: Intent, definition: str) -> bool:
+        """A step that was planned over another source can't be done again: its positions mean nothing in this one."""
+        type_ = last.definition.partition(":")[2] or self._pipeline.source.type
+        return not last.end or (self._topic.from_ in last.end and type_ == self._pipeline.source.type)
+
     def commit(self, rows: DataFrame, step: Step) -> Landed:
         records, intent, commit_tag = rows, step.intent, step.commit_tag
         refused: dict[str, str] = {}

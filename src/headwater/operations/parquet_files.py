@@ -146,6 +146,8 @@ class RelationFiles:
         Without `to` it is a new folder under `copies/` next to the project file, or `copies` in the format's catalog.
         The relation itself stays as it is: views and readers go by its versions and changes.
         """
+        if format is not None:
+            self._warehouse.need_format(FORMATS.get(format).name)
         source = self._table
         version = source.version()
         rows = self._warehouse.rows(self._kind, self._name, at=version)

@@ -32,6 +32,7 @@ _WANTED = {
     "secret_type": "should be text",
     "too_short": "should not be empty",
 }
+IN_QUOTES = "a comma ends a text between braces: put the text in quotes"
 _ALIKE = 0.8
 """From here on an unknown key is taken for the one that it resembles."""
 _BOUNDS = {
@@ -116,18 +117,31 @@ def _without_unknown(data: Any, details: Sequence[ErrorDetails], misspelt: Mappi
 
 
 def _given(model: type[BaseModel], node: TreeNode) -> Any:
-    """What was given; null says 'none' where that is not the default, and nothing elsewhere."""
+    """What was given; null says 'none' where that is not the default, and nothing elsewhere. A key that nothing knows
+    stays, whatever stands there: `{sql: SELECT a, b FROM t}` has the key `b FROM t`."""
     data = node.plain()
-    for name, field in model.model_fields.items() if isinstance(data, dict) else ():
+    if not isinstance(data, dict):
+        return data
+    for name, field in model.model_fields.items():
         key = field.alias or name
-        below, kind = node.entries.get(key), unwrapped(field.annotation)
+        below = node.entries.get(key)
         if below is None:
             continue
-        if isinstance(below.value, dict) and isinstance(kind, type) and issubclass(kind, BaseModel):
-            data[key] = _given(kind, below)
+        if isinstance(below.value, dict):
+            data[key] = _given_below(field.annotation, below)
         elif below.value is None and field.default is not None and type(None) in get_args(field.annotation):
             data[key] = None
-    return data
+    return data | {key: None for key in node.entries if key not in data and key not in keys_of(model)}
+
+
+def _given_below(annotation: Any, node: TreeNode) -> Any:
+    kind = unwrapped(annotation)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return _given(kind, node)
+    inner = unwrapped(get_args(kind)[-1]) if get_origin(kind) is dict else None
+    if isinstance(inner, type) and issubclass(inner, BaseModel):
+        return {key: _given(inner, below) for key, below in node.entries.items() if not below.is_blank}
+    return node.plain()
 
 
 def _misspelt(model: type[BaseModel], data: Any, details: Sequence[ErrorDetails]) -> dict[tuple[Key, ...], str]:
@@ -193,7 +207,8 @@ def _problem(model: type[BaseModel], node: TreeNode, path: Sequence[Key], detail
         key = str(inner[-1])
         parent = type_at(model, inner[:-1])
         known = keys_of(parent) if parent is not None else []
-        return Problem(Code.UNKNOWN_KEY, f"unknown key '{key}'", where, did_you_mean(key, known))
+        hint = IN_QUOTES if at.value is None and not key.isidentifier() else did_you_mean(key, known)
+        return Problem(Code.UNKNOWN_KEY, f"unknown key '{key}'", where, hint)
     if kind == "missing":
         wanted = type_at(model, inner[:-1]).model_fields
         says = next((f.description for name, f in wanted.items() if (f.alias or name) == inner[-1]), None)

@@ -61,7 +61,8 @@ class SourceInput(FlowInput[DataFrame]):
         return self._reader.inspect(start.get(self._name), end[self._name], error)
 
     def committed(self, end: Positions) -> None:
-        self._reader.committed(end[self._name])
+        if self._name in end:  # else it is the end of another source, which the topic had before
+            self._reader.committed(end[self._name])
 
     def freeze(self) -> None:
         self._reader.freeze()
@@ -183,7 +184,9 @@ def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Call
 
     target = topic_target(warehouse, definition, reader, reader.decoder, opened.table, opened.notes, confirmed)
     source = SourceInput(definition.from_, reader)
-    return Flow(flow, fingerprint(definition), source, target, opened.ledger, guard, record=warehouse.state.note)
+    type_ = warehouse.project.sources[definition.from_].type
+    made_by = f"{fingerprint(definition)}:{type_}"
+    return Flow(flow, made_by, source, target, opened.ledger, guard, record=warehouse.state.note)
 
 
 def topic_target(
