@@ -240,6 +240,7 @@ STATEMENTS = {
     "SELECT * FROM topics.orders WHERE": ("", "SELECT * FROM topics.orders"),
     "SELEC * FROM topics.orders": ("did you mean SELECT?", "SELECT * FROM topics.orders"),
     "DESCRIBE HISTORY lake.orders": ("write topics.x, tables.x or views.x", "DESCRIBE HISTORY topics.orders"),
+    "SELECT map(id) FROM topics.orders": ("it may lack an argument", "SELECT map(id, 1) FROM topics.orders"),
     "SELECT " + "(" * 3000 + "1" + ")" * 3000: ("give a part of it a name", "SELECT (1)"),
 }
 
