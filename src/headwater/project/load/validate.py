@@ -207,8 +207,8 @@ def _problem(model: type[BaseModel], node: TreeNode, path: Sequence[Key], detail
         key = str(inner[-1])
         parent = type_at(model, inner[:-1])
         known = keys_of(parent) if parent is not None else []
-        hint = IN_QUOTES if at.value is None and not key.isidentifier() else did_you_mean(key, known)
-        return Problem(Code.UNKNOWN_KEY, f"unknown key '{key}'", where, hint)
+        cut = at.value is None and not key.isidentifier()
+        return Problem(Code.UNKNOWN_KEY, f"unknown key '{key}'", where, IN_QUOTES if cut else did_you_mean(key, known))
     if kind == "missing":
         wanted = type_at(model, inner[:-1]).model_fields
         says = next((f.description for name, f in wanted.items() if (f.alias or name) == inner[-1]), None)
