@@ -134,9 +134,10 @@ def test_another_machines_lease_is_waited_for_and_nothing_there_is_ended(
 ) -> None:
     state = State.next_to(tmp_path)
     elsewhere = replace(holder_of(process), host="another-machine")
-    Lease.take(state, "topics.a", elsewhere, SHORT)
+    Lease.take(state, "topics.b", elsewhere, LONG)
     with pytest.raises(TerminalError, match="on another-machine"):
-        Lease.take(state, "topics.a", Holder.here(), LONG)
+        Lease.take(state, "topics.b", Holder.here(), LONG)
+    Lease.take(state, "topics.a", elsewhere, SHORT)
     time.sleep(SHORT.total_seconds() + 0.1)
     Lease.take(state, "topics.a", Holder.here(), LONG).check()
     assert process.poll() is None

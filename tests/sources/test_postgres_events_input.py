@@ -156,6 +156,7 @@ def test_what_the_hints_of_what_orders_events_say_helps(
     store.run(f"ALTER TABLE events RENAME TO old; {TABLE}; ALTER TABLE events ADD COLUMN tx xid8")
     store.run("ALTER TABLE events ALTER COLUMN tx SET DEFAULT pg_current_xact_id()")
     store.add(1)
+    flow.restart()
     with pytest.raises(HeadwaterError, match="another table"):
         flow.step()
     flow.position = None

@@ -62,7 +62,7 @@ STEPS: list[tuple[str | Edit, ...]] = [
         f'{SQL} "{AS_OF.format("FOR SYSTEM_TIME AS OF PROCTIME() h ON h.id = e.id")}"',
         f'{SQL} "{AS_OF.format("h ON h.id = e.id AND is_current")}"',
     ),
-    ("give a folder, or take ICEBERG", *(f"""query "EXPLAIN EXPORT topic('events') TO {to} 'lake.bi.events'" """ for to in ("PARQUET", "ICEBERG"))),
+    ("give a folder, or take ICEBERG", *(f"""query "EXPLAIN EXPORT topic('events') TO {to} 'rest://lake/bi/events'" """ for to in ("PAIMON", "ICEBERG"))),
     ("a reference table has `keys`, and no `from`, `sql` or `transform`", "table load history countries.csv", "table load countries countries.csv"),
     (
         "say --to lake.copies.orders",
@@ -168,7 +168,7 @@ def test_what_the_hint_of_a_method_says_helps(tmp_path: Path) -> None:
         far = "SELECT timestamp_seconds(999999999999) AS a, date_add(date'9999-12-31', 1) AS b"
         with pytest.raises(UsageError):
             lake.sql(far, engine="dukdb")  # type: ignore[arg-type]
-        for engine in ("auto", "duckdb", "spark"):
+        for engine in ("auto", "spark"):
             result = lake.sql(far, engine=engine)
             for read in (result.to_dicts, result.to_pandas):
                 with pytest.raises(TerminalError):

@@ -63,7 +63,8 @@ COUNTED = f"SELECT who, count(*) AS c FROM {EVENTS} GROUP BY who"
 LATE = f"SELECT id, at FROM {STREAM}"
 JOINED = "SELECT e.id, p.name FROM stream(table('first')) e JOIN {} p ON p.who = e.who"
 PAST = f"SELECT e.id FROM {STREAM} e JOIN table('past') FOR SYSTEM_TIME AS OF {{}} k ON k.id = e.id"
-BOTH = "events.join(events.select(col('id').alias('i')), col('i') == col('id')).select('id')"
+FEW = "events.where('n < 3')"
+BOTH = f"{FEW}.join({FEW}.select(col('id').alias('i')), col('i') == col('id')).select('id')"
 KEPT = "keep one of them in the query: row_number() OVER (PARTITION BY the keys ORDER BY …) = 1"
 FIRST = "SELECT id, n FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY n DESC) AS r FROM {}) WHERE r = 1"
 TABLES = {
@@ -84,8 +85,8 @@ TABLES = {
     ),
     "null_key": query(
         "filter such rows out in the query",
-        f"SELECT id, who FROM {STREAM}",
-        f"SELECT id, who FROM {STREAM} WHERE who IS NOT NULL",
+        f"SELECT id, who FROM {STREAM} WHERE n < 3 OR n IS NULL",
+        f"SELECT id, who FROM {STREAM} WHERE (n < 3 OR n IS NULL) AND who IS NOT NULL",
         keys=["id", "who"],
     ),
     "twice": query(KEPT, f"SELECT id, n FROM {EVENTS}", FIRST.format(EVENTS), keys=["id"]),
