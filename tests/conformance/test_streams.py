@@ -79,7 +79,7 @@ def test_a_sink_takes_each_batch_once(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.capability(Capability.STREAM_SINK, given=[Capability.APPEND, Capability.COMMIT_TAGS])
-@follows("its checkpoint was lost, or two queries share the name; with epoch={} it begins anew")
+@follows("its checkpoint was lost, or two queries share the name; with epoch={} it starts over")
 def test_a_sink_notices_a_checkpoint_that_is_not_its_own(lab: Lab, tmp_path: Path) -> None:
     source, target, checkpoint = tmp_path / "in", lab.table(), tmp_path / "sink"
     _feed(lab, source, [ANN])

@@ -196,7 +196,7 @@ def test_a_column_added_later_is_there_after_a_restart(appended: Stream) -> None
     assert appended.rows == Counter(["(1, 'a', None)", "(2, 'b', Row(x=5))"])
 
 
-@follows("Spark reads no file in two types: start the query anew with another consumer name")
+@follows("Spark reads no file in two types: restart the query with another consumer name")
 def test_a_type_widened_under_a_stream_is_refused(appended: Stream) -> None:
     appended.table.append(appended.frame([(1, "a")]))
     appended.drain()

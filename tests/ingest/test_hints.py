@@ -83,7 +83,7 @@ CASES = {
         "spelt", FIRST + "return {'A': event['id']}", FIRST + "return {'another': event['id']}",
     ),
     "raising": mapped(
-        "mend it; nothing of the step was taken in, and the flow goes on from there",
+        "fix it; nothing of the step was ingested, and the flow continues from there",
         "raising",
         MAPPER + "return {'a': F.when(event['id'] > 2, F.raise_error(F.lit('no'))).cast('bigint')}",
         MAPPER + "return {'a': F.when(event['id'] > 2, F.lit(1)).cast('bigint')}",

@@ -145,7 +145,7 @@ def test_a_lake_that_a_runner_keeps_is_not_left_for_another(tmp_path: Path) -> N
     assert project.run("--target", "other")[0]["topics.orders"] == (1, 2)
 
 
-@follows("delete it: it is made again", "delete it, and run the project once: it is written again")
+@follows("delete it; it will be created again", "delete it, and run the project once: it is written again")
 def test_what_the_lake_says_of_itself_can_be_lost(tmp_path: Path) -> None:
     project = once(tmp_path / "project")
     notes = project.root / "lake" / "_headwater"

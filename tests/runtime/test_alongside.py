@@ -175,7 +175,7 @@ views:
 """
 
 
-@follows("`headwater run` starts one, by the project as it is", here=False)
+@follows("`headwater run` starts one with the current project", here=False)
 def test_a_reload_touches_the_flows_concerned_and_a_broken_project_none(tmp_path: Path) -> None:
     shop = Shop.make(tmp_path)
     write(tmp_path, PROJECT)

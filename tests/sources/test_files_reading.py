@@ -187,7 +187,7 @@ def test_cleaning_up_after_the_commit(after: str, tmp_path: Path, spark: SparkSe
     assert archived == (["done/sub/a.json", "done/sub/a.json.000000000002"] if after == "archive" else [])
 
 
-@follows("name a folder beside it, or one whose name begins with `_`")
+@follows("name a folder next to it, or one whose name begins with `_`")
 def test_what_cannot_be_cleaned_up_is_a_warning(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "done").write_text("not a folder")
     landing = Landing(tmp_path, spark, {"after": "archive", "archive_to": "done"})

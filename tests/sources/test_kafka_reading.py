@@ -149,7 +149,7 @@ def test_transactions(kafka: Broker, topic: str, open_flow: Open) -> None:
 # --- loss
 
 
-@follows("set `on_data_loss: continue` to go on with what is there, or reset the flow")
+@follows("set `on_data_loss: continue` to continue with what is left, or reset the flow")
 def test_records_that_expired_before_they_were_read(kafka: Broker, topic: str, open_flow: Open) -> None:
     kafka.send(topic, [{"value": b"x"} for _ in range(3)])
     flow = open_flow()

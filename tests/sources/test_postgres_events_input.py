@@ -139,7 +139,7 @@ def test_numbers_that_prove_nothing(spark: SparkSession, postgres_server: Server
 
 
 @follows(
-    "its positions may begin anew: `headwater flow reset NAME` reads all of it, and …",
+    "its positions may start over: `headwater flow reset NAME` reads all of it, and …",
     "name it in `columns.transaction` again, or reset the flow",
     "UPDATE {} SET {} = NULL WHERE {} >= '{}'::xid8; then `headwater flow rebuild NAME`, or …",
     "name the table, or a column with the transaction in `columns.transaction`",

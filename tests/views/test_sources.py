@@ -117,7 +117,7 @@ def test_a_star_is_all_columns_and_a_count_is_none(source: Source) -> None:
     source.lake.close()
 
 
-@follows("change its query, or make its rows anew: {}")
+@follows("change its query, or rebuild its rows: {}")
 def test_structs_that_get_fields(source: Source) -> None:
     """At any depth, what comes is left out; what goes or changes counts only where the query looks."""
     was = "id bigint, s struct<a: int, inner: array<struct<x: int>>>, n int"

@@ -81,7 +81,7 @@ def test_rows_that_went_are_found(desk: Desk) -> None:
     assert found == Counter(range(3))
 
 
-@follows("order by columns that leave no ties, or sum decimals; then compute it anew")
+@follows("order by columns that leave no ties, or sum decimals; then recompute it")
 def test_rows_that_are_not_found_lead_to_a_full_refresh(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they would be if their last digits had made a difference."""
     warehouse = desk.lake._warehouse
