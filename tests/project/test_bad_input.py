@@ -233,3 +233,21 @@ def test_an_unknown_key_without_a_value_is_told(find: Find, text: str, key: str)
     """It may be the rest of a text that has a comma in it."""
     found = [(str(problem.code), problem.message) for problem in find(BASE + text + "\n")]
     assert ("UNKNOWN_KEY", f"unknown key '{key}'") in found, found
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "right"),
+    [
+        ("include_events", "Placed, Shipped", "[Placed, Shipped]"),
+        ("exclude_events", "Placed,Shipped", "['Placed,Shipped']"),
+        ("partition_by", "event_date, tenant_id", "'bucket(8, tenant_id)'"),
+        ("z_order_by", "a, b", "'`a, b`'"),
+    ],
+)
+def test_several_names_in_a_text_are_no_name(find: Find, key: str, wrong: str, right: str) -> None:
+    """Else no event would be of that type, and all of them would be left out without a word."""
+    topic = f"{BASE}topics:\n  t:\n    from: landing\n    format: iceberg\n    {key}: "
+    (problem,) = find(f"{topic}{wrong}\n")
+    assert (str(problem.code), str(problem.where)) == ("INVALID_VALUE", f"headwater.yml:7 topics.t.{key}")
+    assert f"several are a list: [{wrong}]" in problem.message
+    assert find(f"{topic}{right}\n") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeVar
@@ -97,7 +98,13 @@ def _not_a_flag(value: Any) -> Any:
     return value
 
 
+_TOGETHER = re.compile(r"\([^()]*\)|\{[^{}]*\}|`[^`]*`|'[^']*'|\"[^\"]*\"")
+"""What may hold a comma in a name or an expression: `bucket(8, id)`, `topics/{a,b}.yml`."""
+
+
 def _names(value: Any) -> Any:
+    if isinstance(value, str) and "," in _TOGETHER.sub("", value):
+        raise ValueError(f"several are a list: [{value}]; one name with a comma is a list too: ['{value}']")
     listed = [value] if isinstance(value, str) else value
     if isinstance(listed, (list, tuple)):
         twice = [name for i, name in enumerate(listed) if name in listed[:i]]
