@@ -160,11 +160,6 @@ VIEWS = {
         f"SELECT id FROM {EVENTS} WHERE (id, n) NOT IN (SELECT id, n FROM {EVENTS} WHERE n > 2)",
         f"SELECT id FROM {EVENTS} e WHERE NOT EXISTS (SELECT 1 FROM {EVENTS} o WHERE o.id = e.id AND o.n > 2)",
     ),
-    "scalar": strict(
-        "aggregate it: max(…)",
-        f"SELECT id, (SELECT p.name FROM table('people') p WHERE p.who = e.who) AS x FROM {EVENTS} e",
-        f"SELECT id, (SELECT max(p.name) FROM table('people') p WHERE p.who = e.who) AS x FROM {EVENTS} e",
-    ),
     "in_or": strict(
         "write it as a join, or as a condition of its own",
         f"SELECT id FROM {EVENTS} e WHERE n = 1 OR EXISTS (SELECT 1 FROM table('people') p WHERE p.who = e.who)",
