@@ -7,19 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from headwater.formats.registry import FORMATS
 from tests.backup.lab import back_up, project_at, restore
 from tests.recovery.test_moved import AFTER_TWO, filled, old_paths
+from tests.scale import in_formats
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-def formats(usual: str) -> list[object]:
-    """All of them, and one in every run."""
-    return [pytest.param(name, marks=[] if name == usual else pytest.mark.full) for name in FORMATS.names()]
-
-
-@pytest.mark.parametrize("format", formats("iceberg"))
+@pytest.mark.parametrize("format", in_formats("iceberg", full=["delta", "hudi", "paimon", "parquet"]))
 def test_a_lake_that_was_restored_elsewhere_goes_on(format: str, tmp_path: Path) -> None:
     original = filled(tmp_path / "project", format, on_change="reload")
     versions = original.versions()
@@ -50,7 +45,7 @@ def test_a_lake_that_was_restored_elsewhere_goes_on(format: str, tmp_path: Path)
     assert old_paths(restored.root, str(before)) == []
 
 
-@pytest.mark.parametrize("format", formats("delta"))
+@pytest.mark.parametrize("format", in_formats("delta", full=["hudi", "iceberg", "paimon", "parquet"]))
 def test_a_lake_that_was_restored_leaves_its_original_alone(format: str, tmp_path: Path) -> None:
     original = filled(tmp_path / "project", format, on_change="reload")
     told = back_up(original, tmp_path / "copy")

@@ -14,11 +14,12 @@ from headwater.formats.spark_table import SparkTable
 from tests.erasure.lake import CONDITION, GONE, ErasureLake, files_with, parquet_files_with
 from tests.hints.followed import follows
 from tests.runtime.alongside import running, until
+from tests.scale import in_formats
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_what_is_forgotten_is_in_no_file_and_does_not_come_again(tmp_path: Path, format: str) -> None:
     lake = ErasureLake(tmp_path, format, ", partition_by: [customer_id]" if format == "delta" else "")
     lake.land("1.json", ("cust-0001-x", 1), (GONE, 2), ("cust-0002-y", 3))

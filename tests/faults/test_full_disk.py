@@ -23,6 +23,7 @@ from headwater.sources.files.unreadable import blames_a_task
 from headwater.spark.errors import as_headwater_error
 from tests.faults.disks import disk
 from tests.runtime.running import COMMAND, Running, land
+from tests.scale import in_formats
 from tests.support import COLD
 
 PROJECT = """\
@@ -58,7 +59,7 @@ def ids(root: Path) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("format", ["iceberg", "delta"])
+@pytest.mark.parametrize("format", in_formats("iceberg", full=["delta"]))
 def test_a_flow_waits_for_room_in_the_warehouse(format: str, tmp_path: Path, runners: list[Running]) -> None:
     with disk(tmp_path / "lake") as lake:
         runner = started(tmp_path, format, runners)

@@ -8,11 +8,12 @@ import pytest
 
 from headwater.api.lake import Lake
 from tests.ingest.test_taking_in import Desk
+from tests.scale import in_formats
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_replay_takes_in_what_today_can_be_taken_in(tmp_path: Path, format: str) -> None:
     desk = Desk(tmp_path, {"orders": "schema: {mismatch: quarantine}"}, format=format)
     desk.land("1.json", {"id": 1, "total": 5}, {"id": 2, "total": 6})
@@ -84,7 +85,7 @@ def test_a_letter_that_came_back_is_not_forgotten(tmp_path: Path) -> None:
     assert len(desk("dlq", "list", "--json").json) == 1
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_remap_applies_todays_mapping_to_what_was_kept(tmp_path: Path, format: str) -> None:
     desk = Desk(tmp_path, {"orders": "keep_raw: true"}, format=format)
     desk.land("1.json", {"event_type": "Placed", "id": 1, "cents": 250}, {"event_type": "Noise", "id": 2, "cents": 1})

@@ -18,6 +18,7 @@ from headwater.ingest.code import failing_records
 from headwater.ingest.mappers import mapping_for
 from headwater.spark.errors import as_headwater_error
 from tests.ingest.lab import functions_of, interpreted, records, topic
+from tests.scale import in_formats
 from tests.support import Shop
 
 PAYLOAD = (
@@ -376,7 +377,7 @@ def paid(event):
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_a_column_expression_that_raises_makes_a_dead_letter_of_its_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.ingest.test_taking_in import Desk
+from tests.scale import in_formats
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -95,7 +96,7 @@ class Remapping(Desk):
         assert self("mv", "verify", "totals").code == 0
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_rows_that_a_remap_takes_away_are_deleted_downstream(tmp_path: Path, format: str) -> None:
     desk = Remapping(tmp_path, format)
     assert desk("query", "INSERT INTO tables.names VALUES (1, 'a'), (2, 'b'), (7, 'g')").code in (0, 1)

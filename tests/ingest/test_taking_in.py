@@ -16,6 +16,7 @@ from headwater.api.lake import Lake
 from headwater.core.errors import Code, TerminalError
 from headwater.ingest import topic
 from headwater.warehouse import Warehouse
+from tests.scale import in_formats
 from tests.support import Answer, headwater
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -62,7 +63,7 @@ class Desk:
         return headwater(*arguments, "--project", self.root)
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_schema_policies(tmp_path: Path, format: str) -> None:
     desk = Desk(tmp_path, {name: f"schema: {policy}" for name, policy in POLICIES.items()}, format=format)
     desk.land("1.json", {"id": 1, "address": {"city": "Bonn"}}, {"id": 2, "address": {"city": "Köln"}})
@@ -219,7 +220,7 @@ def test_records_that_are_no_json_objects(tmp_path: Path) -> None:
     assert len(kept) == len(bad)
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_selection_loses_nothing_that_cannot_be_read(tmp_path: Path, format: str) -> None:
     topics = {
         "chosen": "include_events: [Placed]",
@@ -234,7 +235,7 @@ def test_selection_loses_nothing_that_cannot_be_read(tmp_path: Path, format: str
     assert {name: (flow["rows"], flow["rejected"]) for name, flow in flows.items()} == dict.fromkeys(topics, (1, 1))
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg", "parquet"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg", "parquet"]))
 def test_types_widen_where_the_format_can(tmp_path: Path, format: str) -> None:
     desk = Desk(tmp_path, {"kept": ""}, source=', schema_hints: "n int"', format=format)
     desk.land("1.json", {"n": 1})
@@ -301,7 +302,7 @@ def test_a_first_step_in_which_nothing_can_be_read(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_events_sent_twice(tmp_path: Path, format: str) -> None:
     topics = {
         "ever": "deduplicate_by: event_id",
@@ -323,7 +324,7 @@ def test_events_sent_twice(tmp_path: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize("native_rows", [topic.NATIVE_ROWS, 0])
-@pytest.mark.parametrize("format", ["delta", "iceberg", "paimon"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg", "paimon"]))
 def test_what_the_look_back_leaves_out_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, native_rows: int
 ) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.formats.registry import FORMATS
 from tests.recovery.lab import Moving
+from tests.scale import in_formats
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -32,7 +32,7 @@ def old_paths(root: Path, old: str) -> list[str]:
 AFTER_TWO = [("x", 2, 4), ("y", 2, 6), ("z", 1, 5)]
 
 
-@pytest.mark.parametrize("format", FORMATS.names())
+@pytest.mark.parametrize("format", in_formats("delta", "iceberg", full=["hudi", "paimon", "parquet"]))
 def test_a_project_that_was_moved_goes_on(format: str, tmp_path: Path) -> None:
     before = filled(tmp_path / "project", format)
     versions = before.versions()
@@ -68,7 +68,7 @@ def test_a_project_that_was_moved_goes_on(format: str, tmp_path: Path) -> None:
     assert moved.counts(versions) == counts
 
 
-@pytest.mark.parametrize("format", FORMATS.names())
+@pytest.mark.parametrize("format", in_formats("delta", "iceberg", full=["hudi", "paimon", "parquet"]))
 def test_a_copy_and_its_original_go_on_apart(format: str, tmp_path: Path) -> None:
     original = filled(tmp_path / "project", format, on_change="reload")
     versions = original.versions()

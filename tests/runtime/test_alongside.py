@@ -14,6 +14,7 @@ from headwater import Lake
 from headwater.runner.holds import alone
 from tests.hints.followed import follows
 from tests.runtime.alongside import running, until
+from tests.scale import in_formats
 from tests.support import Shop, headwater
 
 pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.timeout(600)]
@@ -34,7 +35,7 @@ def counted(shop: Shop, view: str) -> Any:
     return [row["n"] for row in answer.json] if answer.code == 0 else answer.err
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_a_runner_takes_and_lets_go_of_views_that_statements_make_replace_and_drop(tmp_path: Path, format: str) -> None:
     shop = Shop.make(tmp_path, format=format)
     shop.land("1.json", [{"event_id": "a"}])

@@ -12,6 +12,7 @@ import pytest
 from headwater.api.lake import Lake
 from headwater.core.errors import Code
 from headwater.runner.reports import FlowEvent
+from tests.scale import in_formats
 from tests.services.postgres import postgres
 from tests.support import Shop, headwater
 
@@ -73,7 +74,7 @@ def test_a_paused_flow_is_not_run_even_after_a_restart_and_that_is_no_failure(tm
     assert shop.run("--select", "topic:ord*").events[-1]["flows"][0]["rows"] == 1
 
 
-@pytest.mark.parametrize("format", ["delta", "parquet"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["parquet"]))
 def test_reset_takes_everything_in_again_and_rebuild_only_what_is_left(tmp_path: Path, format: str) -> None:
     shop = Shop.make(tmp_path, format=format)
     shop.land("a.json", [{"event_id": "a"}])

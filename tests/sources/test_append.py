@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from headwater.api.lake import Lake, Relation
 from headwater.core.errors import Code, UsageError
 from tests.hints.followed import follows
+from tests.scale import in_formats
 from tests.support import headwater
 
 PAGE = Path(__file__).parents[2] / "docs/sources/append.md"
@@ -93,7 +94,7 @@ def running(root: Path) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_values_keys_and_dead_letters(spark: SparkSession, tmp_path: Path, format: str) -> None:
     root = project(tmp_path, format, f'schema_hints: "{HINTS}"')
     amount, big = Decimal("12345678901234567890.0123456789"), 10**30 + 1
@@ -271,7 +272,7 @@ def test_a_batch_that_was_settled_and_not_read_is_read(spark: SparkSession, tmp_
         assert topic.append({"id": 3}).committed and ids(root) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_decimals_stay_decimals(spark: SparkSession, tmp_path: Path, format: str) -> None:
     """Without a hint, whatever the first ones look like; floats stay floats, and nothing is rounded."""
     root = project(tmp_path, format)
@@ -328,7 +329,7 @@ def test_decimals_stay_decimals(spark: SparkSession, tmp_path: Path, format: str
     assert json.loads(kept[8]._rescued) == {"in.net": "0.00000000000000000001"}
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_deduplication_makes_retries_safe(spark: SparkSession, tmp_path: Path, format: str) -> None:
     """Without a key: the same rows given again, together with others, twice in one call, and in one step."""
     root = project(tmp_path, format)

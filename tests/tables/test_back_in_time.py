@@ -14,6 +14,7 @@ import pytest
 
 from headwater.api.lake import Lake
 from headwater.core.model import Kind
+from tests.scale import in_formats
 from tests.support import Answer, headwater
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -138,7 +139,7 @@ def test_a_topic_is_replayed_into_what_it_makes(tmp_path: Path) -> None:
     assert shop.rows("SELECT id FROM table('titles')") == [(1,), (2,)]
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_who_reads_during_a_replay_sees_the_table_before_or_after_it(tmp_path: Path, format: str) -> None:
     shop = Shop(tmp_path, format)
     shop.fed("1", (1, 1, "a"), (2, 2, "b"))
@@ -172,7 +173,7 @@ def test_who_reads_during_a_replay_sees_the_table_before_or_after_it(tmp_path: P
     assert min(map(len, seen.values())) > 5, "it read all the while"
 
 
-@pytest.mark.parametrize("format", ["iceberg", "delta"])
+@pytest.mark.parametrize("format", in_formats("iceberg", full=["delta"]))
 def test_a_changed_partitioning(tmp_path: Path, format: str) -> None:
     shop = Shop(tmp_path, format)
     shop.fed("1", (1, 1, "a"), (2, 2, "b"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.scale import in_formats
 from tests.support import Answer, headwater
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -55,7 +56,7 @@ class Shop:
         return {one["relation"]: (one["action"], one["needs_apply"]) for one in found}
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", in_formats("delta", full=["iceberg"]))
 def test_what_is_there_stays(format: str, tmp_path: Path) -> None:
     shop = Shop(tmp_path, format)
     shop.land((1, "order", 5), (2, "visit", 0))

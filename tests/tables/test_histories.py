@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from headwater.formats.base import Capability
-from headwater.formats.registry import FORMATS
 from headwater.tables.apply.shape import Shape
+from tests.scale import in_formats
 from tests.support import Answer, headwater
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -117,10 +116,7 @@ class Lab:
         return (key, None, None) if newest["gone"] else (key, newest["v"], newest["version"])
 
 
-UPSERTING = [format.name for format in FORMATS if format.can(Capability.UPSERT)]
-
-
-@pytest.mark.parametrize("format", UPSERTING)
+@pytest.mark.parametrize("format", in_formats("delta", "iceberg", full=["hudi", "paimon"]))
 def test_every_state_is_kept_and_a_temporal_join_picks_the_last(tmp_path: Path, format: str, seed: int) -> None:
     lab = Lab(tmp_path, format, seed)
     lab.changes(STATES - 100)
@@ -134,7 +130,7 @@ def test_every_state_is_kept_and_a_temporal_join_picks_the_last(tmp_path: Path, 
     assert lab.rows("SELECT n, v, seq_from FROM table('asked')") == sorted(map(lab.last, range(KEYS)), key=repr)
 
 
-@pytest.mark.parametrize("format", UPSERTING)
+@pytest.mark.parametrize("format", in_formats("delta", full=["hudi", "iceberg", "paimon"]))
 def test_a_history_that_an_earlier_release_made(
     tmp_path: Path, format: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

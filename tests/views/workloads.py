@@ -24,7 +24,7 @@ from headwater.warehouse import Warehouse
 from tests.scale import scaled
 
 PAGE = Path(__file__).parents[2] / "docs" / "views-workloads.md"
-CYCLES = int(scaled("HEADWATER_VIEWS_CYCLES", usual=1, full=20))
+CYCLES = int(scaled("HEADWATER_VIEWS_CYCLES", usual=1, full=4))
 """In the full tier every query is a view of a lake."""
 
 Fields = dict[str, Any]
