@@ -25,6 +25,7 @@ OPERATIONS: dict[Capability, Callable[[Lab, SparkTable], object]] = {
     Capability.COMPACT: lambda lab, t: t.compact(),
     Capability.CLUSTER: lambda lab, t: t.cluster(["id"]),
     Capability.EXPIRE: lambda lab, t: t.expire(datetime.now(timezone.utc)),
+    Capability.ORPHANS: lambda lab, t: t.orphans(datetime.now(timezone.utc)),
     Capability.FILES: lambda lab, t: t.files(),
     Capability.STATS: lambda lab, t: t.stats(),
     Capability.STREAM_READ: lambda lab, t: t.read_stream(),

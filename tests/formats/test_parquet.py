@@ -335,8 +335,12 @@ def test_expiry_removes_compacted_files_and_garbage_and_keeps_a_writers_newest_c
     garbage.write_bytes(b"left by a crash")
     foreign = bench.root / "somebody-elses.parquet"
     foreign.write_bytes(b"not ours")
-    gone = table.expire(datetime.now(timezone.utc) + timedelta(seconds=1))
-    assert marked == 1 and latest == 14 and gone == [0, *range(2, 13)]
+    later = datetime.now(timezone.utc) + timedelta(seconds=1)
+    gone = table.expire(later)
+    assert marked == 1 and latest == 14 and gone.versions == (0, *range(2, 13)) and gone.files == 0
+    assert garbage.exists(), "that it is nobody's is for `orphans` to say"
+    assert [file.path for file in table.orphans(later)] == [str(garbage)]
+    assert table.remove_files([str(garbage)]) == 1
     table = bench.table
     assert [commit.version for commit in table.history()] == [latest, latest - 1, marked]
     assert table.read().count() == 13 and _rows(table.read(marked)) == Counter(["(0, 'old')"])

@@ -66,6 +66,8 @@ class Code(Enum):
     ALREADY_EXISTS = "Something of this name or at this place exists already."
     TABLE_CORRUPT = "A table's own records contradict each other."
     COMMIT_FAILED = "A commit did not go through; the table is as before."
+    NOT_ROW_NEUTRAL = "Maintenance would have changed rows; the table is as before."
+    REFERENCE_UNREADABLE = "What a table still needs can't be told, so none of its files are deleted."
     SCHEMA_MISMATCH = "Data does not fit the table's schema."
     LEDGER_CORRUPT = "A record of the ledger cannot be read."
     LAKE_MOVED = "The lake was moved, and something outside of it still points to the old location."

@@ -126,6 +126,34 @@ class DataFile(Record):
     bytes: int
     rows: int | None = None
     partition: Mapping[str, str | None] = field(default_factory=dict)
+    deleted_rows: int | None = None
+    """How many of `rows` are deleted, by a deletion vector or a delete file; None: not known."""
+    committed_at: datetime | None = None
+    """When it was added, as far as the table's own records tell."""
+
+
+@dataclass(frozen=True)
+class Rewrite(Record):
+    """What one commit of maintenance did: other files, the same rows."""
+
+    before: Version
+    after: Version
+    files_read: int
+    files_written: int
+    bytes_read: int
+    bytes_written: int
+    rows: int
+    checksum: str
+    """Of the rows of the files that were read and, which was checked, of those that were written."""
+
+
+@dataclass(frozen=True)
+class Expiry(Record):
+    """What expiry took away, or would take away: versions, and the files that only they needed."""
+
+    versions: tuple[Version, ...] = ()
+    files: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class Capability(Enum):
     COMPACT = "compact small files"
     CLUSTER = "cluster by z-order"
     EXPIRE = "expire old versions"
+    ORPHANS = "find files that nothing names"
     FILES = "list live files"
     STATS = "column statistics"
     STREAM_READ = "Structured Streaming source of appended rows"

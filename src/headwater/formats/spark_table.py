@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
-from headwater.core.model import DELETED, At, CommitTag, DataFile, TableStats, Version
+from headwater.core.model import DELETED, At, CommitTag, DataFile, Expiry, Rewrite, TableStats, Version
 from headwater.core.spec import Layout
+from headwater.core.storage import Files
 from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Capability, Format, LakeContext
 from headwater.formats.evolution import aligned, check_layout
 from headwater.formats.followers import FollowedTable
 from headwater.formats.locks import writing
+from headwater.formats.maintenance.orphans import remove
+from headwater.formats.maintenance.rewrite import WORN, RewriteScope
 from headwater.formats.merge_hints import MergeHints
 
 if TYPE_CHECKING:
@@ -169,32 +172,80 @@ class SparkTable(FollowedTable):
         with writing(self.address):
             self._repartition(tuple(partition_by))
 
-    def compact(self, target_file_size: int | None = None) -> None:
-        """Join small files. Changes no row; `changes` over it gives none. Called by `headwater parquet compact`."""
-        self.format.require(Capability.COMPACT)
-        with writing(self.address):
-            self._compact(target_file_size or self.layout().target_file_size or DEFAULT_FILE_SIZE)
+    def compact(
+        self,
+        target_file_size: int | None = None,
+        *,
+        partitions: Collection[Mapping[str, str | None]] | None = None,
+        max_bytes: int | None = None,
+        deleted_share: float = WORN,
+    ) -> Rewrite | None:
+        """Join small files, and rewrite files of whose rows more than `deleted_share` are deleted, by one commit;
+        None: nothing is to do. Changes no row, which is checked; `changes` over it gives none. Called by maintenance,
+        piece by piece until nothing is to do, and by `headwater parquet compact`.
 
-    def cluster(self, columns: Sequence[str] = ()) -> None:
-        """Sort by z-order of the columns (the layout's by default). Changes no row. Called by `headwater parquet
-        convert --z-order-by`, on the copy."""
+        `partitions` are the only ones to look at, each told by some of its columns; `max_bytes` bounds what is read.
+        NOT_ROW_NEUTRAL: the rewrite would have changed rows, and the table is as before. COMMIT_FAILED: another writer
+        came first, and it may be tried again.
+        """
+        self.format.require(Capability.COMPACT)
+        target = target_file_size or self.layout().target_file_size or DEFAULT_FILE_SIZE
+        chosen = None if partitions is None else tuple(partitions)
+        return self._compact(RewriteScope(target, chosen, max_bytes, deleted_share))
+
+    def cluster(
+        self,
+        columns: Sequence[str] = (),
+        *,
+        partitions: Collection[Mapping[str, str | None]] | None = None,
+        max_bytes: int | None = None,
+    ) -> Rewrite | None:
+        """Sort files that are not sorted yet by z-order of the columns (the layout's by default), by one commit; None:
+        all are. Changes no row, as `compact`. Called by maintenance, and by `headwater parquet convert --z-order-by`,
+        on the copy."""
         self.format.require(Capability.CLUSTER)
-        columns = tuple(columns) or self.layout().z_order_by
+        layout = self.layout()
+        columns = tuple(columns) or layout.z_order_by
         if not columns:
             raise UsageError(Code.USAGE, f"{self.address} has no z_order_by to cluster by")
-        with writing(self.address):
-            self._cluster(columns)
+        chosen = None if partitions is None else tuple(partitions)
+        scope = RewriteScope(layout.target_file_size or DEFAULT_FILE_SIZE, chosen, max_bytes)
+        return self._cluster(tuple(columns), scope)
 
-    def expire(self, older_than: datetime, keep: Collection[Version] = ()) -> list[Version]:
-        """Forget versions older than a time, and delete what only they need; returns what went. Called by
-        `relation.expire()`, which says what to keep.
+    def expire(self, older_than: datetime, keep: Collection[Version] = (), *, dry_run: bool = False) -> Expiry:
+        """Forget versions older than a time, and delete what only they need; returns what went, or with `dry_run` what
+        would go. Called by `relation.expire()` and by maintenance, which say what to keep.
 
         Never the latest, never those in `keep` nor any between the oldest of `keep` and now
         (changes are read over them); and `landed` still answers for the newest step of each flow.
         """
         self.format.require(Capability.EXPIRE)
         with writing(self.address):
-            return self._expire(older_than, frozenset(keep))
+            return self._expire(older_than, frozenset(keep), dry_run)
+
+    def orphans(self, older_than: datetime) -> list[DataFile]:
+        """The files in the table's place that no commit which can still be read names, and that are older than a time:
+        what writers that were ended have left. Called by maintenance, which then calls `remove_files`.
+
+        REFERENCE_UNREADABLE if not everything that may name a file can be read: then nothing is known to be one.
+        Leave a day at least: a file is older than the commit that will name it.
+        """
+        self.format.require(Capability.ORPHANS)
+        with writing(self.address):
+            return self._orphans(older_than)
+
+    def remove_files(self, paths: Collection[str]) -> int:
+        """Delete files that `orphans` has named; returns how many. Called by maintenance."""
+        self.format.require(Capability.ORPHANS)
+        with writing(self.address):
+            return self._remove_files(tuple(paths))
+
+    def optimize_metadata(self) -> bool:
+        """Make the table's own records quick to read: a checkpoint of Delta's or Parquet's log, fewer manifests in
+        Iceberg. Changes no row and makes no version that changes differ over; False: there was nothing to do, or the
+        format does it by itself. Called by maintenance."""
+        with writing(self.address):
+            return self._optimize_metadata()
 
     def renew(self, rows: DataFrame | None = None) -> Version:
         """Write all rows, or `rows` instead of them, into new files. The last commit names no older file, neither by
@@ -274,15 +325,15 @@ class SparkTable(FollowedTable):
         """Called by `repartition`."""
         raise NotImplementedError
 
-    def _compact(self, target_file_size: int) -> None:
-        """Called by `compact`, with the size that is aimed at."""
+    def _compact(self, scope: RewriteScope) -> Rewrite | None:
+        """Called by `compact`, without the table's lock: files may take long to write, and only the commit needs it."""
         raise NotImplementedError
 
-    def _cluster(self, columns: Sequence[str]) -> None:
-        """Called by `cluster`, with one column at least."""
+    def _cluster(self, columns: Sequence[str], scope: RewriteScope) -> Rewrite | None:
+        """Called by `cluster`, with one column at least, without the lock as `_compact`."""
         raise NotImplementedError
 
-    def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
+    def _expire(self, older_than: datetime, keep: frozenset[Version], dry_run: bool) -> Expiry:
         """Called by `expire`."""
         raise NotImplementedError
 
@@ -295,7 +346,26 @@ class SparkTable(FollowedTable):
 
     def _erase_past(self) -> list[Version]:
         """Called by `erase_past`."""
-        return self._expire(datetime.now(timezone.utc), frozenset())
+        gone = list(self._expire(datetime.now(timezone.utc), frozenset(), dry_run=False).versions)
+        self._erase_orphans()
+        return gone
+
+    def _erase_orphans(self) -> None:
+        """What writers that were ended have left may hold the rows too, however young it is."""
+        if self.format.can(Capability.ORPHANS):
+            self._remove_files([file.path for file in self._orphans(datetime.now(timezone.utc))])
+
+    def _orphans(self, older_than: datetime) -> list[DataFile]:
+        """Called by `orphans`."""
+        raise NotImplementedError
+
+    def _remove_files(self, paths: Sequence[str]) -> int:
+        """Called by `remove_files`. A format whose tables don't lie in a folder of their own says where they do."""
+        return remove(Files(self.address.path or "", self.context.storage), paths)
+
+    def _optimize_metadata(self) -> bool:
+        """Called by `optimize_metadata`."""
+        return False
 
     def _files(self, version: Version | None) -> list[DataFile]:
         """Called by `files`; the latest version's for None."""

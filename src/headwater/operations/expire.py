@@ -28,4 +28,4 @@ def needed(warehouse: Warehouse, kind: Kind, name: str) -> dict[Version, str]:
 
 def expire(warehouse: Warehouse, kind: Kind, name: str, older_than: datetime) -> list[Version]:
     """Forget the versions older than a time that nothing needs; returns those that went."""
-    return warehouse.existing(kind, name).expire(older_than, keep=needed(warehouse, kind, name))
+    return list(warehouse.existing(kind, name).expire(older_than, keep=needed(warehouse, kind, name)).versions)

@@ -123,11 +123,12 @@ class RelationFiles:
         raise UsageError(Code.NO_SUCH_RELATION, f"{self._label} has no Parquet file yet")
 
     def compact(self, target: int | None = None) -> Compacted:
-        """Join small files by one commit that changes no row."""
+        """Join small files by commits that change no row."""
         with holding(self._warehouse, flow_name(self._name, self._kind)):
             table = self._table
             before = table.files()
-            table.compact(target)
+            while table.compact(target) is not None:  # piece by piece
+                pass
             after = table.files()
         sizes = (sum(file.bytes for file in before), sum(file.bytes for file in after))
         return Compacted(self._label, len(before), len(after), *sizes, table.version())
@@ -162,7 +163,8 @@ class RelationFiles:
         try:
             made.append(rows)
             if z_order_by:
-                made.cluster(z_order_by)
+                while made.cluster(z_order_by) is not None:
+                    pass
         except BaseException:
             made.drop()  # half a copy is none
             raise
@@ -195,7 +197,8 @@ class RelationFiles:
             groups = [found.row_group(number) for number in range(found.num_row_groups)]
             codecs = {group.column(at).compression.lower() for group in groups for at in range(group.num_columns)}
             codec = ", ".join(sorted(codecs)) or None
-            return FileLayout(file.path, file.bytes, file.rows, file.partition, len(groups), codec)
+            told = file.path, file.bytes, file.rows, file.partition
+            return FileLayout(*told, row_groups=len(groups), compression=codec)
 
     def _new_place(self, format: str) -> str:
         """Where a copy goes for which no place was named."""

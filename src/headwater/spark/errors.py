@@ -142,6 +142,16 @@ def innermost(java: Any) -> Any:
     return java
 
 
+def causes(error: BaseException) -> list[str]:
+    """The Java classes of an error and of all that caused it."""
+    at: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    found: list[str] = []
+    while at is not None and len(found) < 20:
+        found.append(str(at.getClass().getName()))
+        at = at.getCause()
+    return found
+
+
 def unread_file(error: Any) -> str | None:
     """The file that Java could not read, where something above the innermost cause names one."""
     at = getattr(error, "java_exception", None) or getattr(error, "_origin", None)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timezone
 from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,9 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.core.model import Commit, DataFile, Version
+from headwater.core.storage import as_pattern
 from headwater.formats.delta.commits import commit_of, info_in, whole_path
+from headwater.formats.delta.properties import CLUSTERED
 from headwater.formats.delta.stamps import Stamp, stamp, text
-from headwater.spark.internals import java, java_session
+from headwater.spark.internals import java, java_column, java_session
 from headwater.spark.session import texts
 
 _NEAR = 5
@@ -34,6 +36,21 @@ class _Held:
     described: Version
     """No commit after it up to this one changed columns or properties."""
 
+
+@dataclass(frozen=True)
+class LiveFile:
+    """A file of a snapshot."""
+
+    path: str
+    """As the log has it: encoded, and from the table's folder on."""
+    file: DataFile
+    clustered: str | None
+    """By which columns a rewrite has sorted it."""
+
+
+_VECTOR = "struct<storageType: string, pathOrInlineDv: string>"
+_NAMING = f"add struct<path: string, deletionVector: {_VECTOR}>, cdc struct<path: string>"
+"""The actions that name files, of all that a commit holds."""
 
 _known: WeakKeyDictionary[SparkContext, dict[str, _Held]] = WeakKeyDictionary()
 """By the path of the table, for each Spark."""
@@ -175,38 +192,54 @@ class TransactionLog:
                 return None
             raise
 
-    def files(self, root: str, version: Version | None) -> list[DataFile]:
-        """The live files of a version, paths made whole."""
-        snapshot = self.snapshot() if version is None else self.at(version)
+    def live(self, root: str, snapshot: Any) -> list[LiveFile]:
+        """The files of a snapshot, as the log and as people name them."""
         rows = DataFrame(snapshot.allFiles().toDF(), self._spark)
-        records = rows.select("path", "size", F.get_json_object("stats", "$.numRecords"), "partitionValues").collect()
+        told = "path", "size", F.get_json_object("stats", "$.numRecords"), "partitionValues"
+        more = "deletionVector.cardinality", "modificationTime", F.col("tags").getItem(CLUSTERED)
         return [
-            DataFile(
-                path=whole_path(root, path),
-                bytes=size,
-                rows=None if count is None else int(count),
-                partition=values,
+            LiveFile(
+                path,
+                DataFile(
+                    path=whole_path(root, path),
+                    bytes=size,
+                    rows=None if count is None else int(count),
+                    partition=values,
+                    deleted_rows=deleted or 0,
+                    committed_at=datetime.fromtimestamp(modified / 1000, timezone.utc),
+                ),
+                clustered,
             )
-            for path, size, count, values in records
+            for path, size, count, values, deleted, modified, clustered in rows.select(*told, *more).collect()
         ]
 
-    def vacuum(self, before: datetime) -> None:
-        """Delete the files that no version since `before` needs.
+    def actions(self, snapshot: Any, paths: Collection[str]) -> list[str]:
+        """The actions that added these files, by their paths in the log."""
+        chosen = F.col("path").isin(*paths)
+        return [str(action.json()) for action in snapshot.allFiles().filter(java_column(chosen)).collect()]
 
-        With a clock that stands still at that moment: the statement VACUUM counts back from the time it runs at,
-        which is later than the time its retention was reckoned at.
+    def begin(self, snapshot: Any) -> Any:
+        """A transaction on a snapshot."""
+        option: Any = java(self._spark).scala.Option
+        return self._log.startTransaction(option.empty(), option.apply(snapshot))
+
+    def checkpoint(self) -> bool:
+        """Write the state at the latest version into one file, unless there is one."""
+        snapshot = self.snapshot()
+        if snapshot.logSegment().checkpointProvider().version() == snapshot.version():
+            return False
+        self._log.checkpoint(snapshot, getattr(self._log, "checkpoint$default$2")())
+        return True
+
+    def named(self, versions: range) -> DataFrame:
+        """What the commits of these versions name: `path`, `change`, and `vector` as its kind, its path, its offset.
+
+        All of them are read or none: a commit that is cut or gone is an error.
         """
-        jvm: Any = java(self._spark)
-        command = getattr(getattr(jvm.org.apache.spark.sql.delta.commands, "VacuumCommand$"), "MODULE$")
-        clock = jvm.org.apache.spark.util.ManualClock(int(before.timestamp() * 1000))
-        none = [getattr(command, f"gc$default${n}")() for n in (5, 6, 7)]
-        no_retention = jvm.scala.Option.apply(0.0)
-        command.gc(java_session(self._spark), self._log, False, no_retention, *none, clock)
-
-    def checkpoint(self) -> None:
-        """Write the state of the latest version as a whole."""
-        self.snapshot()
-        self._log.checkpoint()
+        folder = str(self._log.logPath().toString())
+        paths = [as_pattern(f"{folder}/{version:020d}.json") for version in versions]
+        reader = self._spark.read.schema(_NAMING).option("mode", "FAILFAST").option("ignoreMissingFiles", "false")
+        return reader.json(paths)
 
     @staticmethod
     def forget(spark: SparkSession, path: str) -> None:

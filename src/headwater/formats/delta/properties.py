@@ -12,3 +12,5 @@ PHYSICAL = "delta.columnMapping.physicalName"
 """Of a field: what it is called in files."""
 WENT = ("delete", "update_preimage")
 """Kinds of change in the feed whose row is no longer there."""
+CLUSTERED = "headwater.clustered_by"
+"""The tag of a file that a rewrite has sorted: by which columns."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -13,18 +14,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, TerminalError
-from headwater.core.model import WEIGHT, At, Commit, CommitTag, DataFile, TableStats, Version
+from headwater.core.model import WEIGHT, At, Commit, CommitTag, DataFile, Expiry, Rewrite, TableStats, Version
 from headwater.core.quotes import backticked
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
-from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, LakeContext
+from headwater.formats.base import Address, Format, LakeContext
 from headwater.formats.delta import erasure, touched
 from headwater.formats.delta.bounds import COLUMNS as BOUNDED
 from headwater.formats.delta.bounds import bounds
 from headwater.formats.delta.first_write import FirstWrite
-from headwater.formats.delta.log import TransactionLog
+from headwater.formats.delta.log import LiveFile, TransactionLog
+from headwater.formats.delta.maintenance import DeltaRewrite, clustered, is_data, needed_paths
 from headwater.formats.delta.properties import FEED, LAYOUT, MAPPING, OLDEST, PHYSICAL, WENT
 from headwater.formats.evolution import can_widen, cannot_retype
+from headwater.formats.maintenance.orphans import expired, find, inside, reading_references
+from headwater.formats.maintenance.rewrite import RewriteScope
 from headwater.formats.merge import merge_sql
 from headwater.formats.merge_hints import MergeHints
 from headwater.formats.spark_table import SparkTable
@@ -120,12 +124,12 @@ class DeltaTable(SparkTable):
         if commit_tag is not None:
             writer = writer.option("txnAppId", commit_tag.writer).option("txnVersion", commit_tag.step)
             writer = writer.option("userMetadata", commit_tag.to_json())
-        with settings(df.sparkSession, self._file_settings()):
+        with settings(df.sparkSession, self.file_settings()):
             writer.save(self.path)
         return self._made_by(commit_tag)
 
     def _merge(self, df: DataFrame, keys: Sequence[str], commit_tag: CommitTag | None, known: MergeHints) -> Version:
-        conf = self._file_settings()
+        conf = self.file_settings()
         if known.persisted:
             # Else Delta copies the rows first: they might be others at the second reading.
             conf["spark.databricks.delta.merge.materializeSource"] = "none"
@@ -147,7 +151,7 @@ class DeltaTable(SparkTable):
                     return commit.version
         return self._log.version()
 
-    def _file_settings(self) -> dict[str, str]:
+    def file_settings(self) -> dict[str, str]:
         """Delta's writer takes Parquet options from the session alone."""
         return parquet_settings(self.layout())
 
@@ -294,7 +298,8 @@ class DeltaTable(SparkTable):
 
     def _erase_past(self) -> list[Version]:
         oldest = self._log.version()
-        gone = self._expire(datetime.now(timezone.utc), frozenset())
+        gone = self._expire(datetime.now(timezone.utc), frozenset(), dry_run=False)
+        self._erase_orphans()
         erasure.erase_log(Files(self.path, self.context.storage), oldest)
         back, unset = erasure.after_erasure(self._log.properties())
         if back:
@@ -303,42 +308,62 @@ class DeltaTable(SparkTable):
             self._unset_properties(unset)
         TransactionLog.forget(self.spark, self.path)
         self._log = TransactionLog(self.spark, self.path)
-        return gone
+        return list(gone.versions)
 
-    def _compact(self, target_file_size: int) -> None:
-        self._optimize(target_file_size, "")
+    def _compact(self, scope: RewriteScope) -> Rewrite | None:
+        rewrite = self._rewrite()
+        return rewrite.run(scope.compaction(live.file for live in rewrite.live), scope)
 
-    def _cluster(self, columns: Sequence[str]) -> None:
-        by = ", ".join(backticked(name) for name in columns)
-        self._optimize(self.layout().target_file_size or DEFAULT_FILE_SIZE, f" ZORDER BY ({by})")
+    def _cluster(self, columns: Sequence[str], scope: RewriteScope) -> Rewrite | None:
+        rewrite = self._rewrite()
+        groups = scope.clustering((live.file for live in rewrite.live), clustered(rewrite.live, columns))
+        return rewrite.run(groups, scope, columns)
 
-    def _optimize(self, target_file_size: int, clause: str) -> None:
-        conf = self._file_settings()
-        conf["spark.databricks.delta.optimize.maxFileSize"] = str(target_file_size)
-        conf["spark.databricks.delta.optimize.minFileSize"] = str(target_file_size)
-        with settings(self.spark, conf):
-            self.spark.sql(f"OPTIMIZE {self._name}{clause}")
+    def _rewrite(self) -> DeltaRewrite:
+        snapshot = self._log.snapshot()
+        return DeltaRewrite(self, self._log, snapshot, self._live(snapshot))
 
-    def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
+    def _expire(self, older_than: datetime, keep: frozenset[Version], dry_run: bool) -> Expiry:
         history = self.history()
         kept = {history[0].version, *keep}
         kept |= {c.version for c in history if c.committed_at >= older_than}
         # a version can only be read, and changes after it computed, if all that follow it are there too
-        oldest = min(kept)
+        oldest, latest = min(kept), history[0].version
         gone = [commit.version for commit in history if commit.version < oldest]
-        if gone:
+        if not gone:
+            return Expiry()
+        with reading_references(self.address):
+            needed = needed_paths(self, self._log, oldest, latest)
+            first = max(min(gone), self._log.oldest())  # what Delta has forgotten by itself left orphans
+            going = needed_paths(self, self._log, first, oldest - 1) if first < oldest else set()
+        if not dry_run:
             self._set_properties({OLDEST: str(oldest)})
-            since = next(commit.committed_at for commit in history if commit.version == oldest)
-            self._log.vacuum(since)
-        return gone
+        return expired(self.folder(), gone, going - needed, dry_run=dry_run)
+
+    def _orphans(self, older_than: datetime) -> list[DataFile]:
+        with reading_references(self.address):
+            latest = self._log.version()
+            needed = needed_paths(self, self._log, self._oldest(), latest)
+            live = {inside(self.folder(), file.path) for file in self._files(None)}
+        found = (path for path in live if path is not None)
+        return find(self.address, self.folder(), needed, found, older_than, is_data)
+
+    def _optimize_metadata(self) -> bool:
+        return self._log.checkpoint()
+
+    def folder(self) -> Files:
+        return Files(self.path, self.context.storage)
 
     def _files(self, version: Version | None) -> list[DataFile]:
-        found = self._log.files(self.path, version)
+        return [live.file for live in self._live(self._log.snapshot() if version is None else self._log.at(version))]
+
+    def _live(self, snapshot: Any) -> list[LiveFile]:
         names = {physical: name for name, physical in self._physical_names().items()}
-        return [
-            replace(file, partition={names.get(key, key): value for key, value in file.partition.items()})
-            for file in found
-        ]
+        found = self._log.live(self.path, snapshot)
+        if all(physical == name for physical, name in names.items()):
+            return found
+        told = [{names.get(k, k): v for k, v in live.file.partition.items()} for live in found]
+        return [replace(x, file=replace(x.file, partition=p)) for x, p in zip(found, told, strict=True)]
 
     def _stats(self) -> TableStats:
         return table_stats(self, named=self._physical_names())

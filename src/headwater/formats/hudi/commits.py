@@ -40,6 +40,8 @@ class CommitRecord:
     written: tuple[Written, ...]
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Partition path → the file groups that the commit took away whole."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What its writer has added to that."""
 
     @staticmethod
     def of(said: Mapping[str, Any], action: str) -> CommitRecord:
@@ -51,6 +53,7 @@ class CommitRecord:
             schema=extra.get("schema") or "",
             written=tuple(_written(said.get("partitionToWriteStats") or {})),
             replaced=said.get("partitionToReplaceFileIds") or {},
+            notes=extra,
         )
 
     @property

@@ -11,6 +11,8 @@ from headwater.core.model import Version
 SCHEMA = "headwater.schema"
 LAYOUT = "headwater.layout"
 OLDEST = "headwater.oldest_version"
+CLUSTERED = "headwater.clustered_by"
+"""The note of a clustering that tells by which columns its files are sorted."""
 
 COMMITS = frozenset({"commit", "deltacommit", "replacecommit"})
 SERVICES = frozenset({"compaction", "logcompaction", "clustering"})

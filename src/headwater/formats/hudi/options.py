@@ -107,3 +107,20 @@ def clustering_options(target_file_size: int, small_file_limit: int, sort_by: Se
         found["hoodie.clustering.plan.strategy.sort.columns"] = ",".join(map(stored_name, sort_by))
         found["hoodie.layout.optimize.strategy"] = "z-order"
     return found
+
+
+def bounding_options(partitions: Sequence[str], max_bytes: int | None) -> dict[str, str]:
+    """Cluster files of these partitions alone, and not many more bytes than that."""
+    found = {} if "" in partitions else {"hoodie.clustering.plan.strategy.partition.selected": ",".join(partitions)}
+    if max_bytes is not None:
+        found["hoodie.clustering.plan.strategy.max.bytes.per.group"] = str(max_bytes)
+        found["hoodie.clustering.plan.strategy.max.num.groups"] = "1"
+    return found
+
+
+def compaction_options(max_bytes: int | None) -> dict[str, str]:
+    """Merge log files from the first one on, and not many more bytes than that."""
+    found = {"hoodie.compact.inline.max.delta.commits": "1"}
+    if max_bytes is not None:
+        found["hoodie.compaction.target.io"] = str(max(1, max_bytes // 2**20))  # in MB
+    return found

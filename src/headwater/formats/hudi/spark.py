@@ -12,10 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, TerminalError, Unsupported
-from headwater.core.model import WEIGHT, At, Commit, CommitTag, DataFile, TableStats, Version
+from headwater.core.model import WEIGHT, At, Commit, CommitTag, DataFile, Expiry, Rewrite, TableStats, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files, to_spark_uri
-from headwater.formats.base import DEFAULT_FILE_SIZE
 from headwater.formats.evolution import can_widen, cannot_retype
 from headwater.formats.footers import column_bytes
 from headwater.formats.hudi import maintenance
@@ -29,14 +28,16 @@ from headwater.formats.hudi.live_files import data_files
 from headwater.formats.hudi.names import stored_name
 from headwater.formats.hudi.options import (
     OPERATION,
-    clustering_options,
     commit_tag_options,
     key_generator,
     write_options,
 )
+from headwater.formats.hudi.rewrite import HudiRewrite, latest_files
 from headwater.formats.hudi.rows import prepared, prepared_schema
 from headwater.formats.hudi.stored_layout import TABLE_TYPE, layout_of
 from headwater.formats.hudi.timeline import HudiTimeline, hadoop_conf, storage_conf
+from headwater.formats.maintenance.orphans import find, reading_references
+from headwater.formats.maintenance.rewrite import RewriteScope
 from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
 from headwater.schema.changes import Retype, schema_changes
@@ -205,9 +206,9 @@ class HudiSparkTable(SparkTable):
             if not versions:
                 return self.spark.createDataFrame([], self._schema(records))
             version = versions[-1].version
-        return self._state(records, str(version))
+        return self.state(records, str(version))
 
-    def _state(self, records: HudiTimeline, version: str, *keep: str) -> DataFrame:
+    def state(self, records: HudiTimeline, version: str, *keep: str) -> DataFrame:
         """The rows at a version, with some of Hudi's own columns if asked for."""
         schema = self._schema(records)
         if records.ours and not records.merge_on_read:
@@ -225,7 +226,7 @@ class HudiSparkTable(SparkTable):
         records = self._records()
         last = self._instant_at(records, end)
         if start is None:
-            return signed(self._state(records, last.requested), 1)
+            return signed(self.state(records, last.requested), 1)
         first = self._instant_at(records, start)
         if first.version > last.version:
             forward = self._between(records, last, first)
@@ -247,7 +248,7 @@ class HudiSparkTable(SparkTable):
     def _compare_states(self, records: HudiTimeline, first: Instant, last: Instant) -> DataFrame:
         # Another writer's merging may give a row new values under the number that it had.
         keep = ROW_ID if records.has_row_ids and records.ours else ()
-        old, new = (self._state(records, i.requested, *keep) for i in (first, last))
+        old, new = (self.state(records, i.requested, *keep) for i in (first, last))
         return partnerless(old, new) if keep else compared(old, new)
 
     def _base_rows(self, records: HudiTimeline, paths: Sequence[str], *keep: str) -> DataFrame:
@@ -285,43 +286,52 @@ class HudiSparkTable(SparkTable):
         if wanted != now:
             records.set({SCHEMA: wanted.json()})
 
-    def _compact(self, target_file_size: int) -> None:
-        if self._records().merge_on_read:
-            with self._client({"hoodie.compact.inline.max.delta.commits": "1"}) as client:
-                maintenance.compact(self.spark, client)
-            return
-        with self._client(clustering_options(target_file_size, target_file_size, ())) as client:
-            maintenance.cluster(self.spark, client)
+    def _compact(self, scope: RewriteScope) -> Rewrite | None:
+        return HudiRewrite(self, self._own_records()).compact(scope)
 
-    def _cluster(self, columns: Sequence[str]) -> None:
-        size = self.layout().target_file_size or DEFAULT_FILE_SIZE
-        with self._client(clustering_options(size, 2**62, columns)) as client:
-            maintenance.cluster(self.spark, client)
+    def _cluster(self, columns: Sequence[str], scope: RewriteScope) -> Rewrite | None:
+        return HudiRewrite(self, self._own_records()).cluster(scope, columns)
 
-    def _client(self, options: dict[str, str]) -> Any:
+    def client(self, options: dict[str, str]) -> Any:
         records = self._own_records()
         layout, schema = self._layout(records), self._schema(records)
         given = {**self._options(layout, schema), **options}
         avro = self._avro(schema, layout)
         return maintenance.write_client(self.spark, self._uri, self._name, avro, given)
 
-    def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
+    def _expire(self, older_than: datetime, keep: frozenset[Version], dry_run: bool) -> Expiry:
         records = self._own_records()
         versions = records.versions()
         if not versions:
-            return []
+            return Expiry()
         kept = {versions[-1].version, *keep, *_newest_tagged(records, versions)}
         kept |= {i.version for i in versions if records.committed_at(i) >= older_than}
         oldest = min(kept)
-        gone = [i.version for i in versions if i.version < oldest]
-        if gone:
-            # first said, then done: a reader that comes in between is told that the version is gone
-            records.set({OLDEST: str(oldest)})
-            with self._client(
-                maintenance.forget_options(len(versions) - len(gone), direct=not records.merge_on_read)
-            ) as client:
-                maintenance.forget(client)
-        return gone
+        gone = tuple(i.version for i in versions if i.version < oldest)
+        if not gone:
+            return Expiry()
+        before = maintenance.data_files_in(self._own_files)
+        if dry_run:
+            needed = {file.relative for i in versions if i.version >= oldest for file in records.live(i.requested)}
+            going = {path: entry for path, entry in before.items() if path not in needed}
+            return Expiry(gone, len(going), sum(entry.bytes for entry in going.values()))
+        # first said, then done: a reader that comes in between is told that the version is gone
+        records.set({OLDEST: str(oldest)})
+        with self.client(
+            maintenance.forget_options(len(versions) - len(gone), direct=not records.merge_on_read)
+        ) as client:
+            maintenance.forget(client)
+        left = maintenance.data_files_in(self._own_files)
+        went = [entry for path, entry in before.items() if path not in left]
+        return Expiry(gone, len(went), sum(entry.bytes for entry in went))
+
+    def _orphans(self, older_than: datetime) -> list[DataFile]:
+        """What a write has left that was never completed, and that its successor has not rolled back."""
+        with reading_references(self.address):
+            records = self._own_records()
+            named = maintenance.named_files(records, self._own_files)
+            live = [file.relative for file in latest_files(records)]
+        return find(self.address, self._own_files, named, live, older_than, maintenance.is_data)
 
     def _files(self, version: Version | None) -> list[DataFile]:
         records = self._records()

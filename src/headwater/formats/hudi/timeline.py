@@ -78,6 +78,10 @@ class HudiTimeline:
         """Every commit that the timeline still has, oldest first, readable or not."""
         return [i for i in self._instants if i.completed is not None]
 
+    def pending(self) -> list[str]:
+        """When the commits and services were begun that are not completed."""
+        return [i.requested for i in self._instants if i.completed is None]
+
     def versions(self) -> list[Instant]:
         """The completed commits, oldest first, as far as nothing before them is still under way."""
         return readable(self._instants, max(self.get(OLDEST) or "", self._cleaned_before() or ""))

@@ -20,7 +20,7 @@ from headwater.formats.base import LakeContext
 from headwater.formats.iceberg.metadata import Metadata, unreadable
 from headwater.formats.iceberg.names import TableName, catalog_of, catalogs, lake_location
 from headwater.formats.iceberg.recovery import forget_landed, note_landed
-from headwater.spark.errors import reason, unread_file
+from headwater.spark.errors import causes, reason, unread_file
 from headwater.spark.internals import gateway_of, java, java_session
 from headwater.spark.session import activate
 
@@ -85,15 +85,15 @@ class JavaTable:
             raise TerminalError(Code.NO_SUCH_RELATION, message) from error
 
     def metadata(self) -> Metadata:
-        return self._metadata(self.load())
+        return self.metadata_of(self.load())
 
     def landed(self) -> Metadata:
         """The metadata after a commit, which is noted in the lake: a lost catalog is rebuilt from there."""
         table = self.load()
         note_landed(self._context, self.name, str(table.operations().current().metadataFileLocation()))
-        return self._metadata(table)
+        return self.metadata_of(table)
 
-    def _metadata(self, table: Any) -> Metadata:
+    def metadata_of(self, table: Any) -> Metadata:
         return Metadata(self.jvm.org.apache.iceberg.TableMetadataParser.toJson(table.operations().current()))
 
     def create(self, schema: Any, spec: Any, properties: Mapping[str, str]) -> None:
@@ -263,13 +263,3 @@ def _failed(error: Exception, table: str) -> HeadwaterError | None:
         if name in found:
             return TransientError(Code.COMMIT_FAILED, f"a commit to {table} was refused: {why}")
     return None
-
-
-def causes(error: BaseException) -> list[str]:
-    """The Java classes of an error and of all that caused it."""
-    at: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    found: list[str] = []
-    while at is not None and len(found) < 20:
-        found.append(str(at.getClass().getName()))
-        at = at.getCause()
-    return found

@@ -139,6 +139,14 @@ class Metadata:
         wanted = self._raw["default-spec-id"] if spec_id is None else spec_id
         return next(list(s["fields"]) for s in self._raw["partition-specs"] if s["spec-id"] == wanted)
 
+    def named_files(self) -> set[str]:
+        """The files that this file names itself."""
+        raw = self._raw
+        found = [entry["metadata-file"] for entry in raw.get("metadata-log") or ()]
+        found += [snapshot["manifest-list"] for snapshot in raw.get("snapshots") or () if "manifest-list" in snapshot]
+        statistics = [*(raw.get("statistics") or ()), *(raw.get("partition-statistics") or ())]
+        return {str(path) for path in (*found, *(entry["statistics-path"] for entry in statistics))}
+
     # --- versions
 
     def lineage(self) -> Iterator[IcebergSnapshot]:

@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, IntegrityError, UsageError
-from headwater.core.model import DELETED, At, Commit, CommitTag, DataFile, TableStats, Version
+from headwater.core.model import DELETED, At, Commit, CommitTag, DataFile, Expiry, Rewrite, TableStats, Version
 from headwater.core.quotes import backticked
 from headwater.core.spec import Layout
+from headwater.core.storage import Files
 from headwater.formats.base import Address, Format, LakeContext
 from headwater.formats.evolution import can_widen, cannot_retype
 from headwater.formats.feed import drop_feeds, open_feed
@@ -26,7 +27,10 @@ from headwater.formats.iceberg.layout import java_spec, partitions, properties, 
 from headwater.formats.iceberg.metadata import COMMIT_TAG, Metadata
 from headwater.formats.iceberg.names import table_name
 from headwater.formats.iceberg.native import IcebergNativeTable
+from headwater.formats.iceberg.rewrite import IcebergRewrite, clustered, deleted_rows, scans
 from headwater.formats.iceberg.stored_layout import LAYOUT, layout_of
+from headwater.formats.maintenance.orphans import expired, find, inside, reading_references, remove
+from headwater.formats.maintenance.rewrite import RewriteScope
 from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
 from headwater.schema.changes import Retype, schema_changes
@@ -236,21 +240,68 @@ class IcebergTable(SparkTable):
             transaction.commitTransaction()
         self._java.landed()
 
-    def _compact(self, target_file_size: int) -> None:
-        with committing(self.name):
-            maintenance.compact(self._java, target_file_size)
-        self._java.landed()
+    def _compact(self, scope: RewriteScope) -> Rewrite | None:
+        rewrite, added = self._rewrite()
+        return None if rewrite is None else rewrite.run(scope.compaction(file for file, _ in added), scope)
 
-    def _cluster(self, columns: Sequence[str]) -> None:
-        with committing(self.name):
-            maintenance.cluster(self._java, columns)
-        self._java.landed()
+    def _cluster(self, columns: Sequence[str], scope: RewriteScope) -> Rewrite | None:
+        rewrite, added = self._rewrite()
+        if rewrite is None:
+            return None
+        done = clustered(self._java.metadata(), {file.path: version for file, version in added}, columns)
+        return rewrite.run(scope.clustering((file for file, _ in added), done), scope, columns)
 
-    def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
+    def _rewrite(self) -> tuple[IcebergRewrite | None, list[tuple[DataFile, Version | None]]]:
+        """A rewrite of the latest snapshot, and its files."""
+        table = self._java.load()
+        metadata = self._java.metadata_of(table)
+        if metadata.current is None:
+            return None, []
+        version = metadata.current.id
+        rewrite = IcebergRewrite(self.address, self._java, table, version, scans(table, version))
+        return rewrite, maintenance.added_files(self, metadata, version)
+
+    def deleted_rows(self, version: Version) -> dict[str, int]:
+        """How many rows of each file delete files hide."""
+        found = scans(self._java.load(), version)
+        return {path: deleted_rows(self._java, task) for path, task in found.items()}
+
+    def _expire(self, older_than: datetime, keep: frozenset[Version], dry_run: bool) -> Expiry:
+        metadata = self._java.metadata()
+        going = metadata.expirable(older_than, keep)
+        gone = tuple(sorted(going, key=lambda version: metadata.snapshots[version].sequence))
+        if not going:
+            return Expiry()
+        if dry_run:
+            data = maintenance.expirable_files(self, metadata, going)
+            return Expiry(gone, len(data), sum(size for _, size in data))
         with committing(self.name):
-            gone = maintenance.expire(self._java, older_than, keep)
+            paths = maintenance.expire(self._java, going)
         self._java.landed()
-        return gone
+        return expired(self._folder(metadata), gone, paths, dry_run=False)
+
+    def _orphans(self, older_than: datetime) -> list[DataFile]:
+        metadata = self._java.metadata()
+        folder = self._folder(metadata)
+        with reading_references(self.address):
+            named = {inside(folder, path) for path in maintenance.named_files(self._java, self, metadata)}
+            live = {inside(folder, file.path) for file in self._files(None)}
+        known = {path for path in named if path is not None}
+        lying = (path for path in live if path is not None)
+        return find(self.address, folder, known, lying, older_than, lambda entry: entry.name != "version-hint.text")
+
+    def _remove_files(self, paths: Sequence[str]) -> int:
+        return remove(self._folder(self._java.metadata()), paths)
+
+    def _folder(self, metadata: Metadata) -> Files:
+        return Files(metadata.location, self.context.storage)
+
+    def _optimize_metadata(self) -> bool:
+        with committing(self.name):
+            done = maintenance.rewrite_manifests(self._java)
+        if done:
+            self._java.landed()
+        return done
 
     def _files(self, version: Version | None) -> list[DataFile]:
         metadata = self._java.metadata()

@@ -1,8 +1,7 @@
-"""What is done file by file: upsert, compaction, clustering without keys, and the account of a write."""
+"""What is done file by file: upsert without keys, and the account of a write."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import reduce
 
@@ -13,12 +12,10 @@ from headwater.core.model import DELETED, Commit, CommitTag, Version
 from headwater.formats.paimon.account import WrittenFile, as_commit
 from headwater.formats.paimon.rows import rows_of
 from headwater.formats.paimon.snapshots import Write
-from headwater.formats.paimon.store import PaimonFile, PaimonStore, is_added
+from headwater.formats.paimon.store import PaimonStore, is_added
 from headwater.spark.frames import column
 
 PATH = "__paimon_file_path"
-FULL = 0.8
-"""A file of this share of the target size is left alone."""
 
 
 def upsert(store: PaimonStore, df: DataFrame, keys: Sequence[str], commit_tag: CommitTag | None) -> Version:
@@ -42,25 +39,6 @@ def upsert(store: PaimonStore, df: DataFrame, keys: Sequence[str], commit_tag: C
         df.unpersist()
 
 
-def compact(store: PaimonStore, target_file_size: int) -> None:
-    """Join each partition's small files into files of the target size."""
-    groups = [
-        [file for file in group if file.bytes < FULL * target_file_size] for group in _by_partition(store).values()
-    ]
-    groups = [group for group in groups if len(group) > math.ceil(_bytes(group) / target_file_size)]
-    frames = [
-        rows_of(store, group, store.java()).coalesce(math.ceil(_bytes(group) / target_file_size)) for group in groups
-    ]
-    _rewrite(store, groups, frames, {"target-file-size": f"{target_file_size} b"})
-
-
-def cluster(store: PaimonStore, columns: Sequence[str]) -> None:
-    """Sort each partition by z-order of the columns."""
-    groups = list(_by_partition(store).values())
-    frames = [store.z_ordered(rows_of(store, group, store.java()), columns) for group in groups]
-    _rewrite(store, groups, frames, {})
-
-
 def commit_of(store: PaimonStore, write: Write, keyed: bool) -> Commit:
     """A write as a line of the history."""
 
@@ -71,24 +49,3 @@ def commit_of(store: PaimonStore, write: Write, keyed: bool) -> Commit:
         ]
 
     return as_commit(write, keyed, files_of)
-
-
-def _by_partition(store: PaimonStore) -> dict[str, list[PaimonFile]]:
-    latest = store.latest()
-    groups: dict[str, list[PaimonFile]] = {}
-    for file in [] if latest is None else store.files(latest.id):
-        groups.setdefault(file.bucket_path, []).append(file)
-    return groups
-
-
-def _rewrite(
-    store: PaimonStore, groups: Sequence[Sequence[PaimonFile]], frames: Sequence[DataFrame], options: dict[str, str]
-) -> None:
-    if not groups:
-        return
-    messages = store.write(reduce(DataFrame.unionByName, frames), options=options)
-    store.compact_files(store.rewritten([file for group in groups for file in group], messages))
-
-
-def _bytes(group: Sequence[PaimonFile]) -> int:
-    return sum(file.bytes for file in group)

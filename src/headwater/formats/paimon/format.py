@@ -86,6 +86,7 @@ PAIMON = Format(
         Capability.NATIVE_READ: "by pypaimon, on local file systems",
         Capability.CLUSTER: "tables without keys; the others are always sorted by key",
         Capability.EXPIRE: "from the oldest version on: the first one that must stay keeps all after it",
+        Capability.ORPHANS: "data files; manifests and indexes are left to Paimon",
         Capability.STREAM_READ: "from `changes`: Paimon's own source reads everything again after a restart",
     },
     needs=_needs,

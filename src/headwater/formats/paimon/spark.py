@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 from functools import reduce
 from itertools import takewhile
 from typing import Any
@@ -13,11 +13,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
-from headwater.core.model import DELETED, WEIGHT, At, Commit, CommitTag, DataFile, TableStats, Version
+from headwater.core.model import DELETED, WEIGHT, At, Commit, CommitTag, DataFile, Expiry, Rewrite, TableStats, Version
 from headwater.core.spec import Layout
+from headwater.core.storage import Files
 from headwater.formats.base import Address, Format, LakeContext
 from headwater.formats.evolution import can_widen, cannot_retype
-from headwater.formats.paimon import files, options
+from headwater.formats.locks import writing
+from headwater.formats.maintenance.checked_call import checked_call, in_partitions
+from headwater.formats.maintenance.orphans import find, inside, reading_references, remove
+from headwater.formats.maintenance.rewrite import RewriteScope, by_partition
+from headwater.formats.paimon import files, maintenance, options
 from headwater.formats.paimon.nested import differ_inside
 from headwater.formats.paimon.rows import evolved, has_struct, latest_rows, rows_at, rows_of, structs_in_parquet
 from headwater.formats.paimon.schema_files import layout_of
@@ -287,43 +292,93 @@ class PaimonTable(SparkTable):
         if differ_inside(written, self._store.schema_of(java)):
             self._replace(self._read(None), None)
 
-    def _compact(self, target_file_size: int) -> None:
-        if not self.layout().keys:
-            files.compact(self._store, target_file_size)
-            return
+    def _compact(self, scope: RewriteScope) -> Rewrite | None:
+        if self.layout().keys:
+            return self._compact_keyed(scope)
+        live = self._live(None)
+        groups = scope.compaction(map(self._file, live))
+        return maintenance.rewrite(self, self._store, self._by_path(live), groups, scope)
+
+    def _compact_keyed(self, scope: RewriteScope) -> Rewrite | None:
+        """By Paimon's own call, which merges all levels of a bucket."""
         if self._store.sql_name is None:
             raise Unsupported(
                 f"Apache Paimon can't compact the keyed table {self.address} by its path",
                 hint="give it a name in a catalog with `table:`",
             )
-        self.spark.sql(
-            f"CALL {self._store.catalog_name}.sys.compact(table => '{self._store.sql_name}', "
-            f"options => 'target-file-size={target_file_size} b')"
+        top = int(self._java().coreOptions().numLevels()) - 1
+        unmerged = [self._file(f) for f in self._live(None) if int(f.meta.level()) < top]
+        due = {tuple(file.partition.items()) for file in unmerged if scope.covers(file.partition)}
+        if not due:
+            return None
+        whole = [file for file in self.files() if tuple(file.partition.items()) in due]
+        chosen = [f for group in scope.bounded([tuple(part) for part in by_partition(whole)]) for f in group]
+        specs = maintenance.partition_specs(chosen)
+        only = "" if specs is None else f"partitions => '{specs}', "
+        statement = (
+            f"CALL {self._store.catalog_name}.sys.compact(table => '{self._store.sql_name}', {only}"
+            f"options => 'target-file-size={scope.target} b')"
         )
+        with writing(self.address):
+            return checked_call(
+                self,
+                lambda: self.spark.sql(statement),
+                lambda version, files: in_partitions(self._read(version), files),
+                lambda before, after: self._store.roll_back(before),
+            )
 
-    def _cluster(self, columns: Sequence[str]) -> None:
+    def _cluster(self, columns: Sequence[str], scope: RewriteScope) -> Rewrite | None:
         if self.layout().keys:
             raise Unsupported(
                 f"Apache Paimon can't cluster {self.address}: a table with keys is always sorted by them",
                 hint="cluster tables without keys",
             )
-        files.cluster(self._store, columns)
+        live = self._live(None)
+        done = {f.path.removeprefix("file:") for f in live if f.path in maintenance.clustered(self._store, columns)}
+        groups = scope.clustering(map(self._file, live), done)
+        return maintenance.rewrite(self, self._store, self._by_path(live), groups, scope, columns)
 
-    def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
+    def _expire(self, older_than: datetime, keep: frozenset[Version], dry_run: bool) -> Expiry:
         found = list(writes(self._store.newest_first()))
         if not found:
-            return []
+            return Expiry()
         oldest = oldest_to_keep(found, older_than, keep)
-        self._store.expire_before(oldest)
-        return [write.last.id for write in found if write.last.id < oldest]
+        gone = tuple(write.last.id for write in found if write.last.id < oldest)
+        going = maintenance.expirable(self._store, oldest)
+        if not dry_run:
+            self._store.expire_before(oldest)
+            going = [file for file in going if not self._folder().exists(file.path)]
+        return Expiry(gone, len(going), sum(file.bytes for file in going))
+
+    def _orphans(self, older_than: datetime) -> list[DataFile]:
+        folder = self._folder()
+        with reading_references(self.address):
+            named = {inside(folder, path) for path in maintenance.named_files(self, self._store)}
+            live = {inside(folder, file.path) for file in self._live(None)}
+        known = {path for path in named if path is not None}
+        lying = (path for path in live if path is not None)
+        return find(self.address, folder, known, lying, older_than, maintenance.is_data)
+
+    def _remove_files(self, paths: Sequence[str]) -> int:
+        return remove(self._folder(), paths)
+
+    def _folder(self) -> Files:
+        return Files(self._store.location(), self.context.storage)
 
     def _files(self, version: Version | None) -> list[DataFile]:
+        return [self._file(file) for file in self._live(version)]
+
+    def _live(self, version: Version | None) -> list[PaimonFile]:
         version = self.version() if version is None else version
-        live = [] if version is None else self._store.files(version)
-        return [
-            DataFile(f.path.removeprefix("file:"), f.bytes, f.rows, self._store.partition_values(f.partition))
-            for f in live
-        ]
+        return [] if version is None else self._store.files(version)
+
+    def _by_path(self, live: Sequence[PaimonFile]) -> dict[str, PaimonFile]:
+        return {file.path.removeprefix("file:"): file for file in live}
+
+    def _file(self, file: PaimonFile) -> DataFile:
+        values = self._store.partition_values(file.partition)
+        at = datetime.fromtimestamp(int(file.meta.creationTimeEpochMillis()) / 1000, timezone.utc)
+        return DataFile(file.path.removeprefix("file:"), file.bytes, file.rows, values, 0, at)
 
     def _stats(self) -> TableStats:
         in_parquet = all(file.path.endswith(".parquet") for file in self.files())

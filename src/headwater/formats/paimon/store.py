@@ -52,6 +52,7 @@ class PaimonStore:
         self._packages = jvm
         self._paimon = jvm.org.apache.paimon
         self._name = None if address.table is None else _three_parts(address.table)
+        self._path_factory: Any = None
 
     # --- being there
 
@@ -134,30 +135,47 @@ class PaimonStore:
     def files(self, version: Version) -> list[PaimonFile]:
         return self._live(self.entries(version, "ALL"))
 
+    def entry_files(self, version: Version, mode: str, *, added: bool) -> list[PaimonFile]:
+        """The files that a snapshot's DELTA or CHANGELOG put into the table, or took out."""
+        return self._live([entry for entry in self.entries(version, mode) if is_added(entry) is added])
+
+    def tagged(self) -> list[Any]:
+        """The snapshots that Paimon's own tags keep."""
+        return list(self.java().tagManager().tags())
+
+    def files_of(self, snapshot: Any) -> list[PaimonFile]:
+        """The live files of one of them."""
+        scan = self.java().store().newScan().withKind(self._paimon.table.source.ScanMode.ALL).withSnapshot(snapshot)
+        return self._live(list(scan.plan().files()))
+
+    def has_branches(self) -> bool:
+        return bool(list(self.java().branchManager().branches()))
+
     def added(self, version: Version) -> list[PaimonFile] | None:
         """The files that a snapshot added, or None if it took any away too."""
         delta = self.entries(version, "DELTA")
         return self._live(delta) if all(is_added(entry) for entry in delta) else None
 
     def _live(self, entries: Sequence[Any]) -> list[PaimonFile]:
-        paths = self.java().store().pathFactory()
-        found: list[PaimonFile] = []
-        for entry in entries:
-            meta, partition, bucket = entry.file(), entry.partition(), int(entry.bucket())
-            folder = str(paths.bucketPath(partition, bucket).toString())
-            found.append(
-                PaimonFile(
-                    path=f"{folder}/{meta.fileName()}",
-                    bytes=int(meta.fileSize()),
-                    rows=int(meta.rowCount()),
-                    bucket=bucket,
-                    schema_id=int(meta.schemaId()),
-                    bucket_path=folder,
-                    partition=partition,
-                    meta=meta,
-                )
-            )
-        return found
+        return [self._file(entry.partition(), int(entry.bucket()), entry.file()) for entry in entries]
+
+    def _file(self, partition: Any, bucket: int, meta: Any) -> PaimonFile:
+        folder = str(self._paths().bucketPath(partition, bucket).toString())
+        return PaimonFile(
+            path=f"{folder}/{meta.fileName()}",
+            bytes=int(meta.fileSize()),
+            rows=int(meta.rowCount()),
+            bucket=bucket,
+            schema_id=int(meta.schemaId()),
+            bucket_path=folder,
+            partition=partition,
+            meta=meta,
+        )
+
+    def _paths(self) -> Any:
+        if self._path_factory is None:
+            self._path_factory = self.java().store().pathFactory()
+        return self._path_factory
 
     def partition_values(self, partition: Any) -> dict[str, str | None]:
         """A partition's columns with their values as text."""
@@ -246,6 +264,26 @@ class PaimonStore:
             for partition, group in old.items()
         ]
 
+    def written(self, messages: Sequence[Any]) -> list[PaimonFile]:
+        """The files of messages that are not committed yet."""
+        return [
+            self._file(message.partition(), int(message.bucket()), meta)
+            for message in messages
+            for meta in message.newFilesIncrement().newFiles()
+        ]
+
+    def discard(self, messages: Sequence[Any]) -> None:
+        """Delete the files of messages that won't be committed."""
+        commit = self.java().newCommit(str(uuid.uuid4()))
+        try:
+            commit.abort(list(messages))
+        finally:
+            commit.close()
+
+    def roll_back(self, version: Version) -> None:
+        """Make this snapshot the latest again; those after it are gone."""
+        self.java().rollbackTo(version)
+
     def commit(self, messages: Sequence[Any], commit_tag: CommitTag | None, *, overwrite: bool = False) -> Version:
         """One commit whose user is the commit tag; returns the last snapshot that it made."""
         user = str(uuid.uuid4()) if commit_tag is None else commit_tag.to_json()
@@ -260,13 +298,15 @@ class PaimonStore:
             commit.close()
         return int(table.snapshotManager().latestSnapshotOfUser(user).get().id())
 
-    def compact_files(self, messages: Sequence[Any]) -> None:
-        """Commit a rewrite; a compaction has no commit tag and makes no other snapshot."""
-        commit = self.java().newCommit(str(uuid.uuid4()))
+    def compact_files(self, messages: Sequence[Any], note: str) -> Version:
+        """Commit a rewrite, whose user is the note; a compaction has no tag and makes no other snapshot."""
+        table = self.java()
+        commit = table.newCommit(note)
         try:
             commit.commit(list(messages))
         finally:
             commit.close()
+        return int(table.snapshotManager().latestSnapshotOfUser(note).get().id())
 
     # --- changing
 

@@ -66,6 +66,7 @@ PARQUET = Format(
             Capability.PARTITION,
             Capability.COMPACT,
             Capability.EXPIRE,
+            Capability.ORPHANS,
             Capability.FILES,
             Capability.STATS,
             Capability.STREAM_READ,

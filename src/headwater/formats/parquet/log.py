@@ -44,6 +44,8 @@ class TableLogFile:
     partition: Mapping[str, str | None] = field(default_factory=dict)
     generation: int = 0
     """Which of the table's generations of types it was written in."""
+    added: str | None = None
+    """When its version was committed; states tell it, entries have it once for all their files."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class LogEntry:
     removed: tuple[str, ...] = ()
     schema: Schema | None = None
     layout: Mapping[str, Any] | None = None
+    proof: Mapping[str, Any] | None = None
+    """Of a rewrite: how many rows it read and wrote, and their checksum."""
 
     def commit(self) -> Commit:
         appended = self.operation == APPEND
@@ -90,6 +94,7 @@ class LogEntry:
             removed=tuple(values.get("removed", ())),
             schema=values.get("schema"),
             layout=values.get("layout"),
+            proof=values.get("proof"),
         )
 
 
@@ -116,7 +121,8 @@ class TableState:
 
     def after(self, entry: LogEntry) -> TableState:
         files = {path: file for path, file in self.files.items() if path not in set(entry.removed)}
-        files.update({file.path: file for file in entry.added})
+        added = entry.committed_at.isoformat()
+        files.update({file.path: replace(file, added=added) for file in entry.added})
         commit_tags = dict(self.commit_tags)
         if entry.commit_tag is not None:
             commit_tags[entry.commit_tag.writer] = (entry.commit_tag.step, entry.version)
@@ -259,6 +265,14 @@ class Log:
         last = self._pointed()
         if last is None or last < state.version:
             self._files.write_atomic(POINTER, json.dumps({"checkpoint": state.version}))
+
+    def checkpoint_latest(self) -> bool:
+        """Keep the newest state, unless it is kept."""
+        latest = self.latest()
+        if self._pointed() == latest.version:
+            return False
+        self.checkpoint(latest)
+        return True
 
     def forget(self, versions: list[Version]) -> None:
         """Remove entries, and checkpoints at them; what is needed of their state must be kept before."""

@@ -1,60 +1,22 @@
-"""Compaction and expiry of a plain Parquet table: which files are joined, which are let go."""
+"""Expiry and orphans of a plain Parquet table: which files are let go."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection
 from datetime import datetime
 
-from headwater.core.model import Version
-from headwater.core.storage import Files
-from headwater.formats.parquet.log import FOLDER, Log, LogEntry, TableLogFile
+from headwater.core.model import DataFile, Expiry, Version
+from headwater.core.storage import FileEntry, Files
+from headwater.formats.base import Address
+from headwater.formats.maintenance import orphans
+from headwater.formats.parquet.log import FOLDER, Log, LogEntry
 from headwater.formats.parquet.staged_files import OURS, STAGING
 
-_SMALL = 0.75
-_LARGE = 1.5
 
-
-@dataclass(frozen=True)
-class CompactionPlan:
-    """Which files become one, and which are cut."""
-
-    joins: tuple[tuple[TableLogFile, ...], ...]
-    cuts: tuple[TableLogFile, ...]
-
-    @property
-    def files(self) -> list[TableLogFile]:
-        return [file for group in self.joins for file in group] + list(self.cuts)
-
-
-def plan_compaction(files: Iterable[TableLogFile], target: int) -> CompactionPlan:
-    """Per partition, neighbours in time that together make about one target; a file far above it is cut."""
-    partitions: dict[tuple[tuple[str, str | None], ...], list[TableLogFile]] = defaultdict(list)
-    cuts = []
-    for file in files:
-        if file.bytes > target * _LARGE:
-            cuts.append(file)
-        elif file.bytes < target * _SMALL:
-            partitions[tuple(sorted(file.partition.items()))].append(file)
-    joins = [group for small in partitions.values() for group in _packed(small, target) if len(group) > 1]
-    return CompactionPlan(tuple(joins), tuple(cuts))
-
-
-def _packed(files: Iterable[TableLogFile], target: int) -> Iterable[tuple[TableLogFile, ...]]:
-    group: list[TableLogFile] = []
-    for file in files:
-        if group and sum(member.bytes for member in group) + file.bytes > target:
-            yield tuple(group)
-            group = []
-        group.append(file)
-    yield tuple(group)
-
-
-def expire(files: Files, log: Log, older_than: datetime, keep: Collection[Version]) -> list[Version]:
-    """Forget old versions and delete the files that only they need, and those that no version ever named."""
+def expire(files: Files, log: Log, older_than: datetime, keep: Collection[Version], *, dry_run: bool) -> Expiry:
+    """Forget old versions and delete the files that only they need."""
     latest = log.latest()
-    entries = {version: entry for version in log.versions() if (entry := log.entry(version)) is not None}
+    entries = _entries(log)
     needed_from = min(keep, default=latest.version)
     newest_tagged = {version for _, version in latest.commit_tags.values()}
     gone = [
@@ -64,20 +26,35 @@ def expire(files: Files, log: Log, older_than: datetime, keep: Collection[Versio
         and version < min(needed_from, latest.version)
         and version not in newest_tagged
     ]
+    if not gone:
+        return Expiry()
     kept = [version for version in entries if version not in set(gone)]
-    needed = _needed(log, entries, kept)
+    needed = _needed(log, entries, kept, checkpoint=not dry_run)
     known = set(log.at(min(entries)).files) | {file.path for entry in entries.values() for file in entry.added}
-    log.checkpoint(latest)
-    # Entries go before files: a crash between the two leaves files that the next expiry finds to be nobody's.
-    log.forget(gone)
-    for path in sorted(known - needed):
-        files.delete(path)
-    for path in _orphans(files, older_than, needed):
-        files.delete(path)
-    return gone
+    if not dry_run:
+        log.checkpoint(latest)
+        # Entries go before files: a crash between the two leaves orphans.
+        log.forget(gone)
+    return orphans.expired(files, gone, known - needed, dry_run=dry_run)
 
 
-def _needed(log: Log, entries: dict[Version, LogEntry], kept: list[Version]) -> set[str]:
+def find_orphans(address: Address, files: Files, log: Log, older_than: datetime) -> list[DataFile]:
+    """The data files of attempts that were cut off."""
+    with orphans.reading_references(address):
+        entries = _entries(log)
+        needed = _needed(log, entries, list(entries), checkpoint=False)
+    return orphans.find(address, files, needed, log.latest().files, older_than, _is_ours)
+
+
+def _entries(log: Log) -> dict[Version, LogEntry]:
+    return {version: entry for version in log.versions() if (entry := log.entry(version)) is not None}
+
+
+def _is_ours(entry: FileEntry) -> bool:
+    return OURS.search(entry.name) is not None and not entry.path.startswith((f"{FOLDER}/", f"{STAGING}/"))
+
+
+def _needed(log: Log, entries: dict[Version, LogEntry], kept: list[Version], *, checkpoint: bool) -> set[str]:
     """The files of all kept versions; a version whose forerunner goes gets a checkpoint to stand on."""
     needed: set[str] = set()
     for version in kept:
@@ -85,18 +62,7 @@ def _needed(log: Log, entries: dict[Version, LogEntry], kept: list[Version]) -> 
             needed.update(file.path for file in entries[version].added)
         else:
             state = log.at(version)
-            log.checkpoint(state)
+            if checkpoint:
+                log.checkpoint(state)
             needed.update(state.files)
     return needed
-
-
-def _orphans(files: Files, older_than: datetime, needed: set[str]) -> list[str]:
-    return [
-        found.path
-        for found in files.list(recursive=True)
-        if not found.is_folder
-        and OURS.search(found.name)
-        and found.path not in needed
-        and found.modified < older_than
-        and not found.path.startswith((f"{FOLDER}/", f"{STAGING}/"))
-    ]

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headwater.core.errors import Code, IntegrityError, TerminalError
-from headwater.core.model import At, Commit, CommitTag, DataFile, TableStats, Version
+from headwater.core.errors import Code, TerminalError, TransientError
+from headwater.core.model import At, Commit, CommitTag, DataFile, Expiry, Rewrite, TableStats, Version
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
 from headwater.formats.base import DEFAULT_FILE_SIZE, Address, Format, LakeContext
 from headwater.formats.evolution import can_widen, cannot_retype
 from headwater.formats.feed import drop_feeds, open_feed
 from headwater.formats.footers import column_bytes
+from headwater.formats.locks import writing
+from headwater.formats.maintenance.orphans import inside
+from headwater.formats.maintenance.proof import measure, measured_on_the_way, require_same
+from headwater.formats.maintenance.rewrite import RewriteScope, described
 from headwater.formats.parquet import log as entries
 from headwater.formats.parquet import maintenance
 from headwater.formats.parquet.log import Log, LogEntry, TableLogFile, TableState, commit_time
@@ -30,7 +35,6 @@ from headwater.schema.changes import Retype, schema_changes
 from headwater.spark.frames import signed
 
 _TOO_LARGE = 1.5
-_JOINS_PER_WRITE = 50
 
 
 class ParquetTable(SparkTable):
@@ -94,12 +98,20 @@ class ParquetTable(SparkTable):
         *,
         commit_tag: CommitTag | None = None,
         removed: Iterable[str] = (),
+        proof: Mapping[str, object] | None = None,
     ) -> Version:
         """Files into place, then the entry, with which the version is there."""
         version = state.version + 1
         added = attempt.publish(version)
         entry = LogEntry(
-            version, commit_time(state), operation, attempt.token, commit_tag, added=added, removed=tuple(removed)
+            version,
+            commit_time(state),
+            operation,
+            attempt.token,
+            commit_tag,
+            added=added,
+            removed=tuple(removed),
+            proof=proof,
         )
         self._log.commit(entry, state)
         attempt.over()
@@ -175,54 +187,75 @@ class ParquetTable(SparkTable):
         )
         self._log.commit(entry, state)
 
-    def _compact(self, target_file_size: int) -> None:
-        clear(self._files_of_table, self._log)
+    def _compact(self, scope: RewriteScope) -> Rewrite | None:
+        with writing(self.address):
+            clear(self._files_of_table, self._log)
         state = self._log.latest()
-        plan = maintenance.plan_compaction(state.files.values(), target_file_size)
-        layout = Layout.model_validate(state.layout)
-        for first in range(0, len(plan.joins), _JOINS_PER_WRITE):
-            groups = plan.joins[first : first + _JOINS_PER_WRITE]
-            frames = [read_files(self.spark, self._files_of_table, state, group).coalesce(1) for group in groups]
-            merged = [file for group in groups for file in group]
-            state = self._rewrite(state, reduce(DataFrame.union, frames), merged, layout, None)
-        if plan.cuts:
-            df = read_files(self.spark, self._files_of_table, state, plan.cuts)
-            self._rewrite(state, df, plan.cuts, layout, _rows_in(target_file_size, plan.cuts))
+        live = {self._files_of_table.join(file.path): file for file in state.files.values()}
+        told = self._told(state)
+        groups = scope.compaction(told)
+        if groups:
+            old = [[live[file.path] for file in group] for group in groups]
+            frames = [read_files(self.spark, self._files_of_table, state, group).coalesce(1) for group in old]
+            return self._rewrite(state, reduce(DataFrame.union, frames), [f for g in groups for f in g], None)
+        large = [(file,) for file in told if scope.covers(file.partition) and file.bytes > scope.target * _TOO_LARGE]
+        cuts = [file for group in scope.bounded(large) for file in group]
+        if not cuts:
+            return None
+        chosen = [live[file.path] for file in cuts]
+        rows = read_files(self.spark, self._files_of_table, state, chosen)
+        return self._rewrite(state, rows, cuts, _rows_in(scope.target, chosen))
 
     def _rewrite(
-        self,
-        state: TableState,
-        df: DataFrame,
-        old: Iterable[TableLogFile],
-        layout: Layout,
-        max_rows: int | None,
-    ) -> TableState:
+        self, state: TableState, rows: DataFrame, old: Sequence[DataFile], max_rows: int | None
+    ) -> Rewrite | None:
+        """Write rows into other files, prove them, and commit: on the newest state, which may have grown meanwhile."""
         attempt = Attempt(self._files_of_table, f"compact-{state.version + 1}")
-        attempt.write(df, layout, state.generation, max_rows)
-        before = sum(file.rows for file in old)
-        after = sum(file.rows for file in attempt.staged)
-        if before != after:
+        try:
+            watched, read = measured_on_the_way(rows)
+            attempt.write(watched, Layout.model_validate(state.layout), state.generation, max_rows)
+            proof = measure(read_files(self.spark, self._files_of_table, state, attempt.staged, attempt.data))
+            require_same(self.address, read(), proof, "the table was left as it is", old)
+            with writing(self.address):
+                now = self._log.latest()
+                gone = {name for file in old if (name := inside(self._files_of_table, file.path)) is not None}
+                if not gone <= set(now.files) or now.generation != state.generation:
+                    message = f"a rewrite of {self.address} was refused: another writer changed the table meanwhile"
+                    raise TransientError(Code.COMMIT_FAILED, message)
+                after = self._publish(now, attempt, entries.COMPACT, removed=sorted(gone), proof=asdict(proof))
+        except BaseException:
             attempt.over()
-            raise IntegrityError(
-                Code.TABLE_CORRUPT,
-                f"compacting {self.address} would make {after} rows of {before}; it was left as it is",
-            )
-        self._publish(state, attempt, entries.COMPACT, removed=[file.path for file in old])
-        return self._log.latest()
+            raise
+        return described(state.version, after, old, [file.bytes for file in attempt.staged], proof)
 
-    def _expire(self, older_than: datetime, keep: frozenset[Version]) -> list[Version]:
+    def _expire(self, older_than: datetime, keep: frozenset[Version], dry_run: bool) -> Expiry:
         clear(self._files_of_table, self._log)
-        return maintenance.expire(self._files_of_table, self._log, older_than, keep)
+        return maintenance.expire(self._files_of_table, self._log, older_than, keep, dry_run=dry_run)
+
+    def _orphans(self, older_than: datetime) -> list[DataFile]:
+        clear(self._files_of_table, self._log)
+        return maintenance.find_orphans(self.address, self._files_of_table, self._log, older_than)
+
+    def _optimize_metadata(self) -> bool:
+        return self._log.checkpoint_latest()
 
     def _files(self, version: Version | None) -> list[DataFile]:
+        return self._told(self._state(version))
+
+    def _told(self, state: TableState) -> list[DataFile]:
+        where = self._files_of_table
         return [
-            DataFile(self._files_of_table.join(file.path), file.bytes, file.rows, file.partition)
-            for file in self._state(version).files.values()
+            DataFile(where.join(file.path), file.bytes, file.rows, file.partition, 0, _moment(file.added))
+            for file in state.files.values()
         ]
 
     def _stats(self) -> TableStats:
         paths = list(self._log.latest().files)
         return table_stats(self, column_bytes(self._files_of_table, paths))
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def _rows_in(target: int, files: Iterable[TableLogFile]) -> int | None:

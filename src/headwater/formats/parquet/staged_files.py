@@ -36,6 +36,10 @@ _CODECS = {"none": "uncompressed", "lz4": "lz4_raw"}
 _BLOOM_BYTES = 128 * 1024
 
 
+_under_way: set[str] = set()
+"""Attempts of this process that are not over: a rewrite is written while other steps commit."""
+
+
 class Attempt:
     """One try to add files to a table."""
 
@@ -60,6 +64,7 @@ class Attempt:
     def write(self, df: DataFrame, layout: Layout, generation: int, max_rows: int | None = None) -> None:
         """Let Spark write the rows aside; repeated, it takes the place of what was staged before."""
         self._writes += 1
+        _under_way.add(self.token)
         options = writer_options(layout) | ({"maxRecordsPerFile": str(max_rows)} if max_rows else {})
         writer = _foldable(df, layout).write.mode("error").options(**options)
         writer.partitionBy(*layout.partition_by).parquet(self._files.spark_uri(self.data))
@@ -89,6 +94,7 @@ class Attempt:
         return tuple(targets.values())
 
     def over(self) -> None:
+        _under_way.discard(self.token)
         self._files.delete(self._folder)
 
     def _found(self, generation: int) -> dict[str, TableLogFile]:
@@ -110,6 +116,8 @@ class Attempt:
 def clear(files: Files, log: Log) -> None:
     """Take away what unfinished attempts have left: staged files, and moved ones that no entry names."""
     for folder in files.list(STAGING):
+        if folder.name in _under_way:
+            continue
         found = files.find(f"{folder.path}/{_MOVES}")
         if found is not None:
             moves = json.loads(found)
