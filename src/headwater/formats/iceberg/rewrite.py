@@ -107,7 +107,7 @@ class IcebergRewrite:
     def _staged(self) -> Iterator[Callable[[Sequence[Any]], DataFrame]]:
         """What gives the rows of some scans, while inside."""
         spark_side: Any = self.java.jvm.org.apache.iceberg.spark
-        cache, tasks = spark_side.SparkTableCache.get(), spark_side.ScanTaskSetManager.get()
+        cache, tasks = table_cache(self.java), spark_side.ScanTaskSetManager.get()
         keys: list[str] = []
 
         def stage(chosen: Sequence[Any]) -> DataFrame:
@@ -160,7 +160,8 @@ def write_files(java: JavaTable, table: Any, rows: DataFrame, target: int) -> li
     """Write the rows as files of the table, which belong to it once they are committed."""
     spark_side: Any = java.jvm.org.apache.iceberg.spark
     key = str(uuid.uuid4())
-    spark_side.SparkTableCache.get().add(key, table)
+    cache = table_cache(java)
+    cache.add(key, table)
     try:
         writer = rows.write.format("iceberg").option("rewritten-file-scan-task-set-id", key)
         writer = writer.option("target-file-size-bytes", str(target)).option("distribution-mode", "none")
@@ -171,7 +172,13 @@ def write_files(java: JavaTable, table: Any, rows: DataFrame, target: int) -> li
         coordinator.clearRewrite(table, key)
         return found
     finally:
-        spark_side.SparkTableCache.get().remove(key)
+        cache.remove(key)
+
+
+def table_cache(java: JavaTable) -> Any:
+    """Iceberg's tables by keys, which its reader and writer take for names. Its `get` has a twin that is no static
+    method, which py4j takes for it."""
+    return java.jvm.org.apache.iceberg.spark.SparkTableCache().getClass().getMethod("get", None).invoke(None, None)
 
 
 def scans(table: Any, version: Version) -> dict[str, Any]:
