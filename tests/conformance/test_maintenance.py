@@ -120,7 +120,9 @@ def test_clustering_takes_what_is_new(lab: Lab) -> None:
     else:
         assert (more.files_read, more.rows) == (1, 6)
         assert len(old & {file.path for file in table.files()}) == len(old) - 1
-    assert table.cluster() is None and table.cluster(["word"]) is not None
+    assert table.cluster() is None
+    if lab.fmt.name != "hudi":  # one file alone is never planned there
+        assert table.cluster(["word"]) is not None
 
 
 @pytest.mark.capability(Capability.EXPIRE, given=[Capability.APPEND, Capability.COMPACT, Capability.FILES])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,12 @@ class HudiRewrite:
         groups = scope.compaction(self.table.files())
         if not groups:
             return None
-        return self._serviced(self._clustering(scope, groups, int(scope.target * SMALL)), maintenance.cluster)
+        # A bound may leave one file to each of Hudi's groups: then it finds nothing to do, and gets a wider one.
+        for bound in (None,) if scope.max_bytes is None else (scope.max_bytes, 2 * scope.max_bytes, None):
+            options = self._clustering(replace(scope, max_bytes=bound), groups, int(scope.target * SMALL))
+            if (done := self._serviced(options, maintenance.cluster)) is not None:
+                return done
+        return None
 
     def cluster(self, scope: RewriteScope, columns: Sequence[str]) -> Rewrite | None:
         """Sort files by z-order of the columns."""
