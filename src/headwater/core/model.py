@@ -126,9 +126,10 @@ class DataFile(Record):
     bytes: int
     rows: int | None = None
     partition: Mapping[str, str | None] = field(default_factory=dict)
-    deleted_rows: int | None = None
-    """How many of `rows` are deleted, by a deletion vector or a delete file; None: not known."""
-    committed_at: datetime | None = None
+    deleted_rows: int | None = field(default=None, compare=False)
+    """How many of `rows` are deleted, by a deletion vector or a delete file; None: not known. Spark's side tells it, and
+    the next; two lists of the same files are equal without them."""
+    committed_at: datetime | None = field(default=None, compare=False)
     """When it was added, as far as the table's own records tell."""
 
 

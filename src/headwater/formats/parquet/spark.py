@@ -210,7 +210,7 @@ class ParquetTable(SparkTable):
         self, state: TableState, rows: DataFrame, old: Sequence[DataFile], max_rows: int | None
     ) -> Rewrite | None:
         """Write rows into other files, prove them, and commit: on the newest state, which may have grown meanwhile."""
-        attempt = Attempt(self._files_of_table, f"compact-{state.version + 1}")
+        attempt = Attempt(self._files_of_table, f"compact-{state.version + 1}", unlocked=True)
         try:
             watched, read = measured_on_the_way(rows)
             attempt.write(watched, Layout.model_validate(state.layout), state.generation, max_rows)

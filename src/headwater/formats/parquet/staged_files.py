@@ -37,14 +37,17 @@ _BLOOM_BYTES = 128 * 1024
 
 
 _under_way: set[str] = set()
-"""Attempts of this process that are not over: a rewrite is written while other steps commit."""
+"""Attempts of this process that are written without the lock: rewrites, while other steps commit."""
 
 
 class Attempt:
     """One try to add files to a table."""
 
-    def __init__(self, files: Files, label: str) -> None:
+    def __init__(self, files: Files, label: str, *, unlocked: bool = False) -> None:
+        """`unlocked`: it is written without the table's lock, and other writers must leave it alone until it is over."""
         self.token = uuid.uuid4().hex[:12]
+        if unlocked:
+            _under_way.add(self.token)
         self._files = files
         self._label = label
         self._folder = f"{STAGING}/{self.token}"
@@ -64,7 +67,6 @@ class Attempt:
     def write(self, df: DataFrame, layout: Layout, generation: int, max_rows: int | None = None) -> None:
         """Let Spark write the rows aside; repeated, it takes the place of what was staged before."""
         self._writes += 1
-        _under_way.add(self.token)
         options = writer_options(layout) | ({"maxRecordsPerFile": str(max_rows)} if max_rows else {})
         writer = _foldable(df, layout).write.mode("error").options(**options)
         writer.partitionBy(*layout.partition_by).parquet(self._files.spark_uri(self.data))
