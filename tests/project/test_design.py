@@ -66,8 +66,7 @@ def test_every_definition_knows_its_line() -> None:
 def test_what_cannot_run_yet_is_said() -> None:
     said = {note.where.path for note in not_runnable(shop()) if note.where is not None}
     assert said == {
-        "exports.orders_to_bi", "monitors.orders_fresh", "alerts.ops", "server", "maintenance", "sources.fake",
-        "topics.orders.compact", "topics.orders.retain", "topics.orders.z_order_by",
+        "exports.orders_to_bi", "monitors.orders_fresh", "alerts.ops", "server", "sources.fake",
     }  # fmt: skip
 
 
@@ -76,7 +75,6 @@ def test_what_cannot_run_yet_is_said() -> None:
     [
         ("  clicks: {from: clicks}", "  clicks: {from: clicks, interop: [iceberg]}", "topics.clicks.interop"),
         ("  clicks: {from: clicks}", "  clicks: {from: clicks, publish: [glue]}", "topics.clicks.publish"),
-        ('maintenance: {window: "01:00-05:00", max_parallel: 1}', "maintenance: false", "maintenance"),
     ],
 )
 def test_what_later_releases_run_is_read_and_said(tmp_path: Path, old: str, new: str, path: str) -> None:

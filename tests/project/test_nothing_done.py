@@ -15,29 +15,18 @@ from tests.support import headwater
 LANDED = {"landing/1.json": '{"event_id": 1}\n'}
 """A source with nothing in its folder is told of too."""
 CASES: dict[str, tuple[str, str, str]] = {
-    "compact": (
-        "topics: {t: {from: landing, compact: {every: 6h}}}",
-        "topics.t.compact",
-        "headwater parquet compact t",
+    "rows by age": (
+        "topics: {t: {from: landing, retain: {rows: 90d}}}",
+        "topics.t.retain.rows",
+        "nothing removes rows by their age yet",
     ),
-    "retain": ("topics: {t: {from: landing, retain: {versions: 30d}}}", "topics.t.retain", "every version is kept"),
-    "of a table": (
-        "topics: {t: {from: landing}}\ntables: {x: {sql: select a from t, compact: {every: 1h}}}",
-        "tables.x.compact",
-        "headwater parquet compact tables.x",
-    ),
-    "of a view": (
-        "topics: {t: {from: landing}}\nviews: {x: {sql: select a from t, retain: {versions: 1d}}}",
-        "views.x.retain",
-        "every version is kept",
+    "dead letters by age": (
+        "topics: {t: {from: landing, retain: {dead_letters: 90d}}}",
+        "topics.t.retain.dead_letters",
+        "nothing removes dead letters by their age yet",
     ),
     "server": ("server: {port: 9000}", "server", "there is no `headwater serve`"),
     "alerts": ("alerts: {ops: {webhook: 'https://x'}}", "alerts.ops", "can't run yet"),
-    "clustering": (
-        "topics: {t: {from: landing, z_order_by: [event_type]}}",
-        "topics.t.z_order_by",
-        "nothing clusters its files yet",
-    ),
     "trigger of a table filled by hand": (
         "tables: {x: {keys: [id], schema: id bigint, trigger: 5m}}",
         "tables.x.trigger",
@@ -72,7 +61,7 @@ CASES: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@follows("take it out", "until then every version is kept", "`headwater parquet compact {}` does it once", here=False)
+@follows("take it out", here=False)
 def test_what_is_accepted_and_does_nothing_is_said(write: Write, case: str) -> None:
     text, path, says = CASES[case]
     base = "name: shop\n" if text.startswith("sources:") else BASE
@@ -87,6 +76,8 @@ def test_what_is_accepted_and_does_nothing_is_said(write: Write, case: str) -> N
 
 
 def test_a_project_that_uses_what_works_has_no_notes(write: Write) -> None:
-    text = "topics: {t: {from: landing, target_file_size: 64MB, partition_by: [event_date], trigger: 5m}}\n"
+    text = "topics: {t: {from: landing, target_file_size: 64MB, partition_by: [event_date], trigger: 5m, "
+    text += "z_order_by: [event_type], compact: {every: 6h}, retain: {versions: 30d}}}\n"
+    text += "maintenance: {window: '01:00-05:00', max_parallel: 2}\n"
     text += "tables: {x: {keys: [id], schema: id bigint}}\n"
     assert json.loads(headwater("check", "--project", write(BASE + text, LANDED), "--json").out)["notes"] == []

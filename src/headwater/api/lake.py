@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from headwater.ingest.dead_letter_list import DeadLetterList
     from headwater.ingest.dead_letters import DeadLetters
+    from headwater.maintenance.report import MaintenanceReport
+    from headwater.maintenance.subject import MaintenanceAction
     from headwater.operations.backup.restore import RestoreResult
     from headwater.operations.backup.take import BackupResult
     from headwater.operations.plan import PlannedAction
@@ -412,6 +414,21 @@ class Lake:
 
         self.project.require_whole()
         return Listing(planned(self._warehouse))
+
+    def maintain(
+        self,
+        names: Sequence[str] = (),
+        *,
+        dry_run: bool = False,
+        on_action: Callable[[MaintenanceAction], None] = lambda action: None,
+    ) -> MaintenanceReport:
+        """Compact, cluster, expire and clean up what is due, of the named relations or of all; no row changes.
+
+        With `dry_run` nothing is done: the report says what is due, by which rule, and who needs which old version.
+        """
+        from headwater.maintenance.report import maintain
+
+        return maintain(self._warehouse, names, dry_run=dry_run, on_action=on_action)
 
     def status(self) -> Listing[FlowStatus]:
         """How every flow is, without Spark, and also while another process runs it."""

@@ -217,7 +217,7 @@ class Relation:
 
     def expire(self, older_than: datetime) -> list[Version]:
         """Forget versions older than a time; never one that a view, a table or a label still needs."""
-        from headwater.operations.expire import expire
+        from headwater.maintenance.holds import expire
 
         return expire(self._warehouse, self.kind, self.name, older_than)
 

@@ -165,6 +165,10 @@ def sentence_of(event: Mapping[str, Any]) -> str | None:
     if kind == "step":
         rejected = f", {event['rejected']} to the dead letters" if event["rejected"] else ""
         return f"{flow}: step {event['step']}, {event['rows']} rows{rejected}"
+    if kind == "maintenance":
+        from headwater.cli.commands.maintain import maintained
+
+        return f"{flow}: {maintained(event)}"
     if kind == "retry":
         return f"{flow}: again in {event['seconds']:.0f} s, because {event['error']}"
     if kind == "restart":

@@ -99,7 +99,7 @@ class Ledger:
         )
         self._files.write_atomic(self._path(intent.epoch, intent.step), text)
         if intent.step % KEPT_INTENTS == KEPT_INTENTS - 1:
-            self._prune()
+            self.prune()
 
     def take_back(self, intent: Intent) -> None:
         """Forget an intent: its step came to nothing, and its range is the next one's."""
@@ -128,10 +128,12 @@ class Ledger:
     def _path(self, epoch: int, step: int) -> str:
         return f"{self._folder}/{epoch}-{step}.json"
 
-    def _prune(self) -> None:
-        """Old intents tell history only; the table's commits tell it better."""
-        for epoch, step in sorted(self._numbers())[:-KEPT_INTENTS]:
+    def prune(self) -> int:
+        """Old intents tell history only, and the table's commits tell it better; returns how many went."""
+        old = sorted(self._numbers())[:-KEPT_INTENTS]
+        for epoch, step in old:
             self._files.delete(self._path(epoch, step))
+        return len(old)
 
 
 def flow_name(name: str, kind: Kind = Kind.TOPIC) -> str:

@@ -28,7 +28,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
 from headwater.core.model import WEIGHT, At, Version
 from headwater.core.storage import Files
-from headwater.formats.feed_folders import feed_folder, safe_name
+from headwater.formats.feed_folders import STATE, feed_folder, feed_versions, safe_name
 from headwater.formats.footers import row_counts
 from headwater.schema.changes import Retype, schema_changes
 from headwater.spark.frames import column
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 EVERY = 1.0
 """Seconds between two looks at the table."""
 
-_STATE = "_feed.json"
 _TMP = "_tmp"
 _DONE = "_done"
 
@@ -65,10 +64,7 @@ def open_feed(table: SparkTable, *, changes: bool, start: At | None, consumer: s
 
 def versions_needed(table: SparkTable) -> set[Version]:
     """The versions that the table's feeds go on from: what `expire` has to keep for them."""
-    files = Files(table.context.warehouse, table.context.storage)
-    found = [files.find(f"{folder.path}/{_STATE}") for folder in files.list(_folder_of(table))]
-    versions = [_Progress(**json.loads(state)).version for state in found if state is not None]
-    return {version for version in versions if version is not None}
+    return set(feed_versions(table.address, table.context).values())
 
 
 def drop_feeds(table: SparkTable) -> None:
@@ -83,7 +79,7 @@ def advance_feeds(table: SparkTable) -> None:
     """Bring all feeds of a table up to its latest version, also those that nobody reads now."""
     files = Files(table.context.warehouse, table.context.storage)
     for folder in files.list(_folder_of(table)):
-        if files.exists(f"{folder.path}/{_STATE}"):
+        if files.exists(f"{folder.path}/{STATE}"):
             _Feed(table, folder.path, changes=folder.name.endswith("-changes"), start=None).pump()
 
 
@@ -157,7 +153,7 @@ class _Feed:
     # --- inside
 
     def _progress(self) -> _Progress | None:
-        found = self._files.find(f"{self._folder}/{_STATE}")
+        found = self._files.find(f"{self._folder}/{STATE}")
         return None if found is None else _Progress(**json.loads(found))
 
     def _begun(self) -> _Progress:
@@ -166,7 +162,7 @@ class _Feed:
 
     def _kept(self, progress: _Progress) -> _Progress:
         self._files.make_folder(self._folder)
-        self._files.write_atomic(f"{self._folder}/{_STATE}", json.dumps(asdict(progress)))
+        self._files.write_atomic(f"{self._folder}/{STATE}", json.dumps(asdict(progress)))
         return progress
 
     def _recovered(self, progress: _Progress) -> _Progress:

@@ -18,7 +18,7 @@ from headwater.formats.evolution import aligned, check_layout
 from headwater.formats.followers import FollowedTable
 from headwater.formats.locks import writing
 from headwater.formats.maintenance.orphans import remove
-from headwater.formats.maintenance.rewrite import WORN, RewriteScope
+from headwater.formats.maintenance.rewrite import SMALL, WORN, RewriteScope
 from headwater.formats.merge_hints import MergeHints
 
 if TYPE_CHECKING:
@@ -179,19 +179,21 @@ class SparkTable(FollowedTable):
         partitions: Collection[Mapping[str, str | None]] | None = None,
         max_bytes: int | None = None,
         deleted_share: float = WORN,
+        small_share: float = SMALL,
     ) -> Rewrite | None:
         """Join small files, and rewrite files of whose rows more than `deleted_share` are deleted, by one commit;
         None: nothing is to do. Changes no row, which is checked; `changes` over it gives none. Called by maintenance,
         piece by piece until nothing is to do, and by `headwater parquet compact`.
 
-        `partitions` are the only ones to look at, each told by some of its columns; `max_bytes` bounds what is read.
+        `partitions` are the only ones to look at, each told by some of its columns; `max_bytes` bounds what is read. A
+        file is small under `small_share` of the target.
         NOT_ROW_NEUTRAL: the rewrite would have changed rows, and the table is as before. COMMIT_FAILED: another writer
         came first, and it may be tried again.
         """
         self.format.require(Capability.COMPACT)
         target = target_file_size or self.layout().target_file_size or DEFAULT_FILE_SIZE
         chosen = None if partitions is None else tuple(partitions)
-        return self._compact(RewriteScope(target, chosen, max_bytes, deleted_share))
+        return self._compact(RewriteScope(target, chosen, max_bytes, deleted_share, small_share))
 
     def cluster(
         self,

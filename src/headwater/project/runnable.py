@@ -41,27 +41,20 @@ def _definitions(project: ProjectDefinition) -> Iterator[Problem]:
 
 
 def _settings(project: ProjectDefinition) -> Iterator[Problem]:
-    if "maintenance" in project.settings.model_fields_set:
-        yield _not_yet(project, "maintenance", "nothing looks after the lake's files by itself yet", None)
     if "server" in project.settings.model_fields_set:
         yield _not_yet(project, "server", "there is no `headwater serve` yet", None)
 
 
 def _relations(project: ProjectDefinition) -> Iterator[Problem]:
-    """Keys of topics, tables and views that maintenance will read, and there is none yet."""
+    """Keys of topics, tables and views that nothing reads yet, or not for such a relation."""
     for kind in Kind:
         for name, relation in project.relations(kind).items():
             path = f"{kind.plural}.{name}"
-            if relation.compact is not None:
-                by_hand = f"`headwater parquet compact {name if kind is Kind.TOPIC else path}` does it once"
-                yield _not_yet(project, f"{path}.compact", "nothing joins its small files by itself yet", by_hand)
-            if relation.retain is not None:
-                yield _not_yet(
-                    project, f"{path}.retain", "nothing expires its versions yet", "until then every version is kept"
-                )
-            if relation.z_order_by:
-                message = "nothing clusters its files yet; files are passed over by the bounds of these columns"
-                yield _not_yet(project, f"{path}.z_order_by", message, None)
+            if relation.retention.rows is not None:
+                yield _not_yet(project, f"{path}.retain.rows", "nothing removes rows by their age yet", None)
+            if relation.retention.dead_letters is not None:
+                message = "nothing removes dead letters by their age yet"
+                yield _not_yet(project, f"{path}.retain.dead_letters", message, None)
             if relation.interop:
                 yield _not_yet(project, f"{path}.interop", "other formats can't read its files yet", None)
             if relation.publish:

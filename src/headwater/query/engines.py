@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headwater.core.errors import Code, HeadwaterError, UsageError
 from headwater.core.model import At
+from headwater.core.state.holds import VersionHolds
 from headwater.query.limits import SMALL, Limits, QueryStop
 from headwater.query.result import Answer, Result
 from headwater.query.settings import ENGINES as ENGINES
@@ -67,10 +69,35 @@ class _Asked:
         self._bounded = bounded(sql, limits.rows)
         self._plan: QueryPlan | None = None
         self._scans: list[DuckScan] = []
+        self._holds: VersionHolds | None = None
 
     def result(self) -> Result:
-        found = self._answered()
-        return Result(found, self._answered, limits=self._limits, stopping=self._stopping, df=self._df)
+        try:
+            found = self._answered()
+        except BaseException:
+            self._release()
+            raise
+        result = Result(
+            found,
+            self._answered,
+            limits=self._limits,
+            stopping=self._stopping,
+            df=self._df,
+            read=self._release,
+        )
+        weakref.finalize(result, self._release)  # one that nobody reads to its end
+        return result
+
+    def _hold(self, versions: Mapping[str, Version | None]) -> None:
+        """Nobody may expire what is read here, until all of it has been read."""
+        if self._holds is None:
+            self._holds = VersionHolds(self._warehouse.state, "a query", self._limits.seconds)
+        self._holds.hold(versions)
+
+    def _release(self) -> None:
+        holds, self._holds = self._holds, None
+        if holds is not None:
+            holds.release()
 
     def _answered(self) -> Answer:
         from headwater.query.duckdb.translation.terms import Refused
@@ -108,6 +135,7 @@ class _Asked:
 
         self._look()
         assert self._plan is not None
+        self._hold(self._plan.versions)
         try:
             return DuckDBAnswer(self._plan, self._limits, self._stopping)
         except TurnToSpark as turned:
@@ -136,7 +164,7 @@ class _Asked:
     def _on_spark(self, sql: str, reason: str, rows: int | None = None) -> SparkAnswer:
         from headwater.query.spark.answer import SparkAnswer
 
-        return SparkAnswer(
+        answer = SparkAnswer(
             self._warehouse,
             sql,
             reason,
@@ -146,6 +174,8 @@ class _Asked:
             rows,
             read_only=self._read_only,
         )
+        self._hold(answer.versions)
+        return answer
 
     @property
     def _pinned(self) -> Pinned:

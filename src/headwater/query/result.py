@@ -90,8 +90,11 @@ class Result:
         limits: Limits | None = None,
         stopping: QueryStop | None = None,
         df: Callable[[], DataFrame] | None = None,
+        read: Callable[[], None] = lambda: None,
     ) -> None:
+        """`read` is called when it has been read to its end, or nobody will."""
         self._answer = answer
+        self._read = read
         self._again = again
         self._limits = limits or Limits()
         self._stopping = stopping or QueryStop()
@@ -169,6 +172,7 @@ class Result:
     def close(self) -> None:
         """Let go of what it holds in its engine."""
         self._answer.close()
+        self._read()
 
     # --- reading
 
@@ -179,12 +183,15 @@ class Result:
             return
         self._renew()
         rows = held = 0
-        for batch in self._answer.batches():
-            self._stopping.check()
-            rows += batch.num_rows
-            held += batch.nbytes
-            self._check(rows, held)
-            yield self._shaped(batch)
+        try:
+            for batch in self._answer.batches():
+                self._stopping.check()
+                rows += batch.num_rows
+                held += batch.nbytes
+                self._check(rows, held)
+                yield self._shaped(batch)
+        finally:
+            self._read()
 
     def _renew(self) -> None:
         if not self._fresh:
@@ -244,6 +251,7 @@ class Result:
         if at_once is None:
             self._fresh = True  # nothing has been read of it
             return list(iter(self))
+        self._read()
         self._stopping.check()
         names = self.columns
         return [dict(zip(names, values, strict=True)) for values in at_once]

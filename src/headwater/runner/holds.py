@@ -27,6 +27,8 @@ _working: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """In a runner each command has its own thread: one at a time works on a flow's table."""
 _alongside: Counter[str] = Counter()
 """Commands of this process that write under the runner's own lease, by flow."""
+_in_background: Counter[str] = Counter()
+"""Flows that maintenance works on, or is about to."""
 _counting = threading.Lock()
 
 
@@ -40,6 +42,21 @@ def holding(warehouse: Warehouse, flow: str, *, wait: bool = False) -> Iterator[
     warehouse.project.require_whole()
     with _one_command(warehouse, flow, wait), _held(warehouse, flow) as guard:
         yield guard
+
+
+@contextmanager
+def holding_in_background(warehouse: Warehouse, flow: str) -> Iterator[Guard]:
+    """The same for maintenance alongside the flows: commands wait for its one piece of work, and are not refused."""
+    warehouse.project.require_whole()
+    key = _key(warehouse, flow)
+    with _counting:
+        _in_background[key] += 1
+    try:
+        with _one_command(warehouse, flow, False, background=True), _held(warehouse, flow) as guard:
+            yield guard
+    finally:
+        with _counting:
+            _in_background[key] -= 1
 
 
 @contextmanager
@@ -63,9 +80,10 @@ def _key(warehouse: Warehouse, flow: str) -> str:
 
 
 @contextmanager
-def _one_command(warehouse: Warehouse, flow: str, wait: bool) -> Iterator[None]:
+def _one_command(warehouse: Warehouse, flow: str, wait: bool, *, background: bool = False) -> Iterator[None]:
     working = _working[_key(warehouse, flow)]
-    if not working.acquire(blocking=wait):
+    found = working.acquire(blocking=wait) or (not background and _outlast(working, _key(warehouse, flow)))
+    if not found:
         raise TerminalError(
             Code.FLOW_HELD, f"another command works on {flow} already", hint="try again when that is over"
         )
@@ -73,6 +91,16 @@ def _one_command(warehouse: Warehouse, flow: str, wait: bool) -> Iterator[None]:
         yield
     finally:
         working.release()
+
+
+def _outlast(working: threading.Lock, key: str) -> bool:
+    """Wait while maintenance works on a flow; whether the flow was free then."""
+    while True:
+        with _counting:
+            if not _in_background[key]:
+                return working.acquire(blocking=False)
+        if working.acquire(timeout=0.1):
+            return True
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from headwater.runner.heartbeat import Heartbeat
 from headwater.runner.holders import Holder
 from headwater.runner.idle import are_idle
 from headwater.runner.leases import Lease, is_lent
+from headwater.runner.maintenance import RunnerMaintenance
 from headwater.runner.reload import reloadable
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState
 from headwater.runner.selection import flows_to_run
@@ -78,6 +79,7 @@ class Runner:
     named: frozenset[str] = frozenset()
     """The flows that it is for; none: all."""
     door: RunnerSocket | None = None
+    _maintenance: RunnerMaintenance | None = None
     _lent: set[str] = field(default_factory=set)
     """Flows that commands worked on when it began."""
 
@@ -199,6 +201,7 @@ class Runner:
             worker.thread.start()
         if not self.once:
             flows.supervise()
+            self._maintain(spark)
         stuck = self._await(flows, heartbeat.holder)
         for keeper in flows.keepers:
             if keeper.setup.flow in stuck:
@@ -212,6 +215,13 @@ class Runner:
             elif self.stopping.is_set() and keeper.report.state in _ACTIVE:
                 keeper.report.state = FlowState.STOPPED  # Spark ended while the flow was stopped
         return self.stopping.is_set() or not flows.spark_ended.is_set()
+
+    def _maintain(self, spark: SparkSession) -> None:
+        """From now on the lake's files are looked after, unless the project says that they are not to be."""
+        settings = self.warehouse.project.settings.maintenance
+        if settings is not None and not self.warehouse.project.problems:
+            self._maintenance = RunnerMaintenance(self.warehouse, settings, spark, self.named, self.tell)
+            self._maintenance.start()
 
     def choose_again(self) -> None:
         """By the project as it is now; where nothing of it is selected any more, there is nothing to run."""
@@ -255,6 +265,8 @@ class Runner:
             if not self.once:
                 flows.note_blocked()
             self._stop_if_pointless(flows)
+        if self._maintenance is not None:  # first: a flow's last step may wait for a table
+            self._maintenance.end()
         flows.end()
         threads = flows.threads
         grace = self.warehouse.project.settings.runtime.stop_within.total_seconds()

@@ -6,12 +6,21 @@ refreshes and maintenance (`history`).
 
 from headwater.core.state.history import MaintenanceRecord, RefreshRecord, StepRecord
 from headwater.core.state.lake import State
-from headwater.core.state.records import LAKE_FORMAT, STORED, Control, LakeRecord, LeaseRecord, RelationRecord
+from headwater.core.state.records import (
+    LAKE_FORMAT,
+    STORED,
+    Control,
+    HoldRecord,
+    LakeRecord,
+    LeaseRecord,
+    RelationRecord,
+)
 
 __all__ = [
     "LAKE_FORMAT",
     "STORED",
     "Control",
+    "HoldRecord",
     "LakeRecord",
     "LeaseRecord",
     "MaintenanceRecord",

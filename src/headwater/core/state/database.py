@@ -35,6 +35,7 @@ from headwater.core.state.records import (
     BUSY,
     SQLITE,
     Control,
+    HoldRecord,
     LakeRecord,
     LeaseRecord,
     RelationRecord,
@@ -111,6 +112,18 @@ _statuses = sa.Table(
     sa.Column("status", sa.String, nullable=False),
     sa.Column("updated_at", sa.Float, nullable=False),
 )
+
+_holds = sa.Table(
+    "holds",
+    _metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("kind", sa.String, nullable=False),
+    sa.Column("name", sa.String, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("holder", sa.String, nullable=False),
+    sa.Column("expires_at", sa.Float),
+)
+"""Versions that somebody reads who leaves no other trace in the lake: open queries, streams."""
 
 _COUNTED = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 """What both databases count up by themselves."""
@@ -296,6 +309,24 @@ class StateDatabase:
         with self._doing("write"), self._engine.begin() as connection:
             connection.execute(sa.delete(_statuses).where(_statuses.c.flow.in_(list(statuses))))
             connection.execute(sa.insert(_statuses), rows)
+
+    # --- versions that somebody reads
+
+    def put_hold(self, record: HoldRecord) -> None:
+        """Keep a version from being expired; one of the same id is replaced."""
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_holds).where(_holds.c.id == record.id))
+            connection.execute(sa.insert(_holds).values(record.row()))
+
+    def drop_hold(self, id: str) -> None:
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_holds).where(_holds.c.id == id))
+
+    def holds(self) -> list[HoldRecord]:
+        now = self.now()
+        with self._doing("write"), self._engine.begin() as connection:
+            connection.execute(sa.delete(_holds).where(_holds.c.expires_at <= now))
+            return [HoldRecord.of(dict(row)) for row in connection.execute(sa.select(_holds)).mappings()]
 
     # --- what has been done
 

@@ -123,7 +123,10 @@ class MaintenanceRecord(HistoryRecord):
     checksum: str | None = None
     deleted_files: int | None = None
     deleted_bytes: int | None = None
+    partitions: str | None = None
+    """JSON: the partitions that it was about; None: the whole relation."""
     outcome: str = "done"
+    """done, yielded (to another writer) or failed."""
     error: str | None = None
 
 

@@ -24,6 +24,7 @@ from headwater.core.state.records import (
     COLUMNS,
     SQLITE,
     Control,
+    HoldRecord,
     LakeRecord,
     LeaseRecord,
     RelationRecord,
@@ -276,6 +277,20 @@ class State:
 
     def put_statuses(self, statuses: Mapping[str, Mapping[str, Any]]) -> None:
         self._database.put_statuses(statuses)
+
+    # --- versions that somebody reads
+
+    def put_hold(self, record: HoldRecord) -> None:
+        """Keep a version from being expired, until `drop_hold` or the hold's own time; one of its id is replaced."""
+        self._database.put_hold(record)
+
+    def drop_hold(self, id: str) -> None:
+        """Let go of a version."""
+        self._database.drop_hold(id)
+
+    def holds(self) -> list[HoldRecord]:
+        """The holds in force, but for those that flows and labels have: `maintenance/holds.py` knows all."""
+        return self._database.holds()
 
     # --- what has been done
 

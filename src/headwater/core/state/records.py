@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from headwater.core.model import Kind
+from headwater.core.model import Kind, Version
 
 SQLITE = "sqlite:///"
 """How the address of a database next to the project begins."""
@@ -86,6 +87,29 @@ class Control:
     paused: bool = False
     resumed: int = 0
     """Grows with every `resume`: a flow that was given up is tried again."""
+
+
+@dataclass(frozen=True)
+class HoldRecord:
+    """A version of a relation that somebody still reads: it is not to be expired."""
+
+    kind: Kind
+    name: str
+    version: Version
+    holder: str
+    """Who it is, as messages name it."""
+    expires_at: float | None = None
+    """Seconds since 1970 after which it is void, whatever became of the holder; None: until it is dropped."""
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def row(self) -> dict[str, Any]:
+        """As a row of the table `holds`."""
+        return {**asdict(self), "kind": self.kind.value}
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> HoldRecord:
+        """A row of the table `holds`."""
+        return HoldRecord(**{**row, "kind": Kind(row["kind"]), "version": int(row["version"])})
 
 
 COLUMNS = (

@@ -34,6 +34,7 @@ class RewriteScope:
     """Only files of these partitions, each told by some of its columns; None: of all."""
     max_bytes: int | None = None
     deleted_share: float = WORN
+    small_share: float = SMALL
 
     def covers(self, partition: Mapping[str, str | None]) -> bool:
         if self.partitions is None:
@@ -41,7 +42,7 @@ class RewriteScope:
         return any(all(partition.get(k, "") == v for k, v in wanted.items()) for wanted in self.partitions)
 
     def is_small(self, file: DataFile) -> bool:
-        return file.bytes < self.target * SMALL
+        return file.bytes < self.target * self.small_share
 
     def is_worn(self, file: DataFile) -> bool:
         """Whether so many of its rows are deleted that it is rewritten for that alone."""

@@ -1,0 +1,1 @@
+"""Looks after the lake's files alongside ingest: compaction, clustering, expiry, clean-up."""
