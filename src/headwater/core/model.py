@@ -127,8 +127,8 @@ class DataFile(Record):
     rows: int | None = None
     partition: Mapping[str, str | None] = field(default_factory=dict)
     deleted_rows: int | None = field(default=None, compare=False)
-    """How many of `rows` are deleted, by a deletion vector or a delete file; None: not known. Spark's side tells it, and
-    the next; two lists of the same files are equal without them."""
+    """How many of `rows` are deleted, by a deletion vector or a delete file; None: not known. Spark's side tells it,
+    and the next; two lists of the same files are equal without them."""
     committed_at: datetime | None = field(default=None, compare=False)
     """When it was added, as far as the table's own records tell."""
 

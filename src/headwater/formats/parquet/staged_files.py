@@ -44,7 +44,7 @@ class Attempt:
     """One try to add files to a table."""
 
     def __init__(self, files: Files, label: str, *, unlocked: bool = False) -> None:
-        """`unlocked`: it is written without the table's lock, and other writers must leave it alone until it is over."""
+        """`unlocked`: written without the table's lock; other writers must leave it alone until it is over."""
         self.token = uuid.uuid4().hex[:12]
         if unlocked:
             _under_way.add(self.token)
