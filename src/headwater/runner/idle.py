@@ -17,7 +17,7 @@ from headwater.core.spec import Table, Topic
 from headwater.flows.ledger import Intent, Ledger, flow_name
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import streaming_tables
-from headwater.runner.setups.topics import reader_context
+from headwater.runner.setups.topics import made_by_topic, reader_context
 from headwater.sources.reader import open_reader
 from headwater.tables.forward import made_by
 from headwater.views.status import has_all_of, is_up_to_date, last_landed
@@ -59,7 +59,7 @@ def _is_idle(warehouse: Warehouse, flow: str) -> bool:
 
 
 def _has_read_all(warehouse: Warehouse, topic: Topic) -> bool:
-    intent = last_landed(warehouse, Kind.TOPIC, topic.name, fingerprint(topic))
+    intent = last_landed(warehouse, Kind.TOPIC, topic.name, made_by_topic(warehouse, topic))
     if intent is None:
         return False
     ledger = Ledger(warehouse.files, flow_name(topic.name))

@@ -184,9 +184,13 @@ def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Call
 
     target = topic_target(warehouse, definition, reader, reader.decoder, opened.table, opened.notes, confirmed)
     source = SourceInput(definition.from_, reader)
-    type_ = warehouse.project.sources[definition.from_].type
-    made_by = f"{fingerprint(definition)}:{type_}"
+    made_by = made_by_topic(warehouse, definition)
     return Flow(flow, made_by, source, target, opened.ledger, guard, record=warehouse.state.note)
+
+
+def made_by_topic(warehouse: Warehouse, topic: Topic) -> str:
+    """What a topic's intents say of the definition that they are of: its fingerprint, and the type of its source."""
+    return f"{fingerprint(topic)}:{warehouse.project.sources[topic.from_].type}"
 
 
 def topic_target(
