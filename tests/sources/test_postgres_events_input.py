@@ -172,6 +172,7 @@ def test_what_the_hints_of_what_orders_events_say_helps(
     flow.restart(**by_tx)
     assert flow.step() == [2]
 
+    store.run("CREATE INDEX ON events (tx, global_position)")
     store.run("UPDATE events SET tx = '9999999999'::xid8 WHERE global_position = 1")
     error = error_of(spark, tmp_path / "dumped", **by_tx)
     store.run((error.problem.hint or "").split(";")[0])

@@ -107,7 +107,7 @@ class Files:
                 with self._fs.open_input_file(self.inside(path)) as file:
                     content: bytes = file.read()
                     return content
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return None
 
     @contextmanager

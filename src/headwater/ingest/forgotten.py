@@ -44,6 +44,7 @@ class ForgottenCondition(Record):
     done_at: str | None = None
 
     def is_same(self, condition: str) -> bool:
+        """Whether it is this condition, written with the same salt."""
         return self.condition == condition
 
 

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from headwater.formats.paimon.spark import PaimonTable
 
 CLUSTERED = "headwater.clustered_by"
-DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 _DATA = re.compile(r"(^|/)bucket-\d+/(data|changelog)-[^/]+$")
-_SPEC = re.compile(r"[^,;='\"]*")
+_SPEC = re.compile(r"[^,;='\"\\]*")
 
 
 def rewrite(
@@ -95,12 +94,13 @@ def _note(user: str) -> Mapping[str, object]:
 
 
 def partition_specs(files: Sequence[DataFile]) -> str | None:
-    """The partitions of files as Paimon's procedure takes them; None where it can't be told them: then all."""
+    """The partitions of files as Paimon's procedure takes them, which makes a condition in SQL of them; None where it
+    can't be told them: then all."""
     specs = []
     for partition in {tuple(file.partition.items()) for file in files}:
-        if not partition or any(_SPEC.fullmatch(value or "") is None for _, value in partition):
+        if not partition or any(value is None or _SPEC.fullmatch(value) is None for _, value in partition):
             return None
-        specs.append(",".join(f"{name}={DEFAULT_PARTITION if value is None else value}" for name, value in partition))
+        specs.append(",".join(f"{name}='{value}'" for name, value in partition))
     return ";".join(sorted(specs)) or None
 
 

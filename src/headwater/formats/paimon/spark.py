@@ -314,7 +314,7 @@ class PaimonTable(SparkTable):
         whole = [file for file in self.files() if tuple(file.partition.items()) in due]
         chosen = [f for group in scope.bounded([tuple(part) for part in by_partition(whole)]) for f in group]
         specs = maintenance.partition_specs(chosen)
-        only = "" if specs is None else f"partitions => '{specs}', "
+        only = "" if specs is None else f'partitions => "{specs}", '
         statement = (
             f"CALL {self._store.catalog_name}.sys.compact(table => '{self._store.sql_name}', {only}"
             f"options => 'target-file-size={scope.target} b')"
