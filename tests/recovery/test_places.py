@@ -136,7 +136,7 @@ def test_a_lake_that_a_runner_keeps_is_not_left_for_another(tmp_path: Path) -> N
     project = once(tmp_path / "project")
     with (project.root / "headwater.yml").open("a") as file:
         file.write("targets: {other: {warehouse: ./other}}\n")
-    with closing(State.beside(project.root / ".headwater")) as state:
+    with closing(State.next_to(project.root / ".headwater")) as state:
         now = state.now()
         assert state.take_lease(LeaseRecord("topics.orders", "t", Holder.here().record(), now, now + 600), None)
         refused = project.do("run", "--once", "--target", "other")

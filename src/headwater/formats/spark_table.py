@@ -353,7 +353,8 @@ class SparkTable(FollowedTable):
         return gone
 
     def _erase_orphans(self) -> None:
-        """What writers that were ended have left may hold the rows too, however young it is."""
+        """Remove what writers that were ended have left: it may hold the rows too, however young it is. Called by
+        `_erase_past`, while no flow writes the table."""
         if self.format.can(Capability.ORPHANS):
             self._remove_files([file.path for file in self._orphans(datetime.now(timezone.utc))])
 
