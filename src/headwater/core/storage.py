@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -155,6 +155,16 @@ class Files:
             selector = fs.FileSelector(self.inside(path), recursive=recursive, allow_not_found=True)
             found = [self._entry(info) for info in self._fs.get_file_info(selector)]
         return sorted((e for e in found if not _is_temporary(e.name)), key=lambda e: e.path)
+
+    def names(self, path: str = "") -> Sequence[str]:
+        """The names in a folder; nothing if there is no such folder. A local one is looked at without pyarrow."""
+        if not self.is_local:
+            return [entry.name for entry in self.list(path)]
+        with self._doing("list", path):
+            try:
+                return sorted(name for name in os.listdir(self.inside(path)) if not _is_temporary(name))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
 
     # --- writing
 

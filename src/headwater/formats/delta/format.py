@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
-from headwater.formats.delta.cut import cut
+from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup, TableCut
 from headwater.formats.native import NativeTable
 from headwater.spark.session import Extension, SessionNeeds
 
@@ -55,6 +54,12 @@ def _native(address: Address, context: LakeContext) -> NativeTable:
     return DeltaNativeTable(address, context)
 
 
+def _cut(address: Address, context: LakeContext) -> TableCut | None:
+    from headwater.formats.delta.cut import cut
+
+    return cut(address, context)
+
+
 _MISSING = {
     Capability.PARTITION_TRANSFORMS: "it partitions by columns only; add the expression as a column",
     Capability.EVOLVE_PARTITIONING: "its partition columns are fixed; rebuild the table",
@@ -79,7 +84,7 @@ DELTA = Format(
     address=_address,
     spark=_spark,
     native=_native,
-    cut=cut,
+    cut=_cut,
     lookups=frozenset(Lookup),
     marker="_delta_log",
     merge_on_read={"delta.enableDeletionVectors": "true"},

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
-from headwater.formats.hudi.cut import cut
+from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup, TableCut
 from headwater.formats.native import NativeTable
 from headwater.spark.session import SessionNeeds
 
@@ -58,6 +57,12 @@ def _native(address: Address, context: LakeContext) -> NativeTable:
     return HudiNativeTable(address, context)
 
 
+def _cut(address: Address, context: LakeContext) -> TableCut | None:
+    from headwater.formats.hudi.cut import cut
+
+    return cut(address, context)
+
+
 HUDI = Format(
     name="hudi",
     title="Apache Hudi",
@@ -79,7 +84,7 @@ HUDI = Format(
     spark=_spark,
     native=_native,
     lookups=frozenset(Lookup),
-    cut=cut,
+    cut=_cut,
     marker=".hoodie",
     merge_on_read={"hoodie.datasource.write.table.type": "MERGE_ON_READ"},
 )

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
-import pyarrow as pa
-
 from headwater.core.errors import Code, IntegrityError
 
 MAGIC = b"Obj\x01"
@@ -39,6 +37,8 @@ class AvroFile:
 
     @staticmethod
     def read(data: bytes, name: str) -> AvroFile:
+        import pyarrow as pa  # not with the module: commands that only look load that too
+
         try:
             return _read(data)
         except (KeyError, ValueError, IndexError, EOFError, zlib.error, pa.ArrowException) as error:
@@ -174,6 +174,8 @@ def _unpacked(packed: bytes, codec: str) -> bytes:
         return packed
     if codec == "deflate":
         return zlib.decompress(packed, wbits=-15)
+    import pyarrow as pa
+
     if codec == "zstandard":
         with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
             return bytes(stream.read())

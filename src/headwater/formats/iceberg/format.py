@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.catalogs.base import DEFAULT, spark_conf
-from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
-from headwater.formats.iceberg.cut import cut
+from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup, TableCut
 from headwater.formats.iceberg.names import catalogs, lake_location
 from headwater.formats.native import NativeTable
 from headwater.spark.session import Extension, SessionNeeds
@@ -46,6 +45,12 @@ def _native(address: Address, context: LakeContext) -> NativeTable:
     return IcebergNativeTable(address, context)
 
 
+def _cut(address: Address, context: LakeContext) -> TableCut | None:
+    from headwater.formats.iceberg.cut import cut
+
+    return cut(address, context)
+
+
 _SLOWER = "pyiceberg copies the metadata of all snapshots many times a commit, so that Spark is soon quicker"
 _MERGE_ON_READ = ("write.delete.mode", "write.update.mode", "write.merge.mode")
 
@@ -69,7 +74,7 @@ ICEBERG = Format(
     address=_address,
     spark=_spark,
     native=_native,
-    cut=cut,
+    cut=_cut,
     lookups=frozenset(Lookup),
     catalog="lake",
     in_catalogs=True,

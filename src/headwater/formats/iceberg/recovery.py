@@ -117,9 +117,9 @@ def is_older(metadata: str, noted: str) -> bool:
 
 def noted_tables(files: Files) -> Iterator[tuple[str, ...]]:
     """The names of the tables that have landed commits, catalog first."""
-    for entry in files.list("_headwater/iceberg"):
-        if entry.name.endswith(".json"):
-            yield tuple(entry.name.removesuffix(".json").split("."))
+    for name in files.names("_headwater/iceberg"):
+        if name.endswith(".json"):
+            yield tuple(name.removesuffix(".json").split("."))
 
 
 def folder_of(parts: tuple[str, ...], spec: CatalogSpec | None) -> str | None:

@@ -13,9 +13,6 @@ import posixpath
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from headwater.core.errors import Code, TerminalError
 from headwater.core.storage import Files
 from headwater.formats.iceberg.avro import AvroFile
@@ -137,6 +134,9 @@ def _map_bound(bound: dict[str, Any], paths: PathMap) -> dict[str, Any] | None:
 
 
 def _map_rows(files: Files, path: str, paths: PathMap) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     with files.reading(path) as opened:
         table = pq.read_table(opened)
         packed = pq.ParquetFile(opened).metadata

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.core.storage import to_spark_uri
-from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
+from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup, TableCut
 from headwater.formats.native import NativeTable
-from headwater.formats.paimon.cut import cut
 from headwater.formats.paimon.names import CATALOG
 from headwater.spark.session import Extension, SessionNeeds
 
@@ -57,6 +56,12 @@ def _native(address: Address, context: LakeContext) -> NativeTable:
     return PaimonNativeTable(address, context)
 
 
+def _cut(address: Address, context: LakeContext) -> TableCut | None:
+    from headwater.formats.paimon.cut import cut
+
+    return cut(address, context)
+
+
 PAIMON = Format(
     name="paimon",
     title="Apache Paimon",
@@ -94,7 +99,7 @@ PAIMON = Format(
     spark=_spark,
     native=_native,
     lookups=frozenset(Lookup),
-    cut=cut,
+    cut=_cut,
     catalog=CATALOG,
     # Without a changelog producer a write leaves its rows to be merged by readers.
     merge_on_read={"changelog-producer": "none"},

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headwater.core.storage import Files
-from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup
+from headwater.formats.base import Address, Capability, Format, LakeContext, Lookup, TableCut
 from headwater.formats.native import NativeTable
-from headwater.formats.parquet.cut import cut
 from headwater.spark.session import SessionNeeds
 
 if TYPE_CHECKING:
@@ -39,6 +38,12 @@ def _native(address: Address, context: LakeContext) -> NativeTable:
     from headwater.formats.parquet.native import NativeParquetTable
 
     return NativeParquetTable(address, context)
+
+
+def _cut(address: Address, context: LakeContext) -> TableCut | None:
+    from headwater.formats.parquet.cut import cut
+
+    return cut(address, context)
 
 
 _APPEND_ONLY = "its files are only ever added to; Delta, Iceberg, Hudi and Paimon have it"
@@ -101,7 +106,7 @@ PARQUET = Format(
     address=_address,
     spark=_spark,
     native=_native,
-    cut=cut,
+    cut=_cut,
     lookups=frozenset(Lookup),
     marker="_headwater",
 )
