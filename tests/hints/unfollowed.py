@@ -92,12 +92,6 @@ NAMED: dict[str, tuple[str, ...]] = {
         "take its files in with a source of type `files`, `file_format: parquet`",
     ),
     "sources": (
-        "name another `slot` for the source, and start its topics over: headwater flow reset topics.…",
-        "`headwater flow rebuild {} --yes` begins again with all rows",
-        "new events there can't be distinguished from those already read: `headwater flow reset NAME` reads all …",
-        "end it, or add a transaction column: headwater source prepare {}",
-        "read the primary, or add a transaction column: headwater source prepare {}",
-        "headwater source prepare {}",
         "`headwater check` names what can't run",
         "it is for: {}",
     ),

@@ -35,10 +35,13 @@ class Server(database.PostgresServer):
 class Standby(Server):
     """A server that follows another, and may take over from it, at the other's address."""
 
-    def __init__(self, folder: Path, primary: Server) -> None:
+    def __init__(self, folder: Path, primary: Server, *, has_slots: bool = True) -> None:
+        """`has_slots`: it takes over the slots for changes, too; before Postgres 17 there is no such setting."""
         self.folder, self.port = folder, free_port()
         self._user, self._bin = primary._user, primary._bin
-        self._settings = {**primary._settings, "hot_standby_feedback": "on", "sync_replication_slots": "on"}
+        self._settings = {**primary._settings, "hot_standby_feedback": "on"}
+        if has_slots:
+            self._settings["sync_replication_slots"] = "on"
         if self._user is not None:
             shutil.chown(folder, self._user)
         source = f"host=127.0.0.1 port={primary.port} user=headwater dbname=postgres"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError
+from headwater.core.errors import Code, HeadwaterError, IntegrityError, TerminalError, TransientError
 from headwater.sources.postgres.cdc import database, hub, reader, snapshot
 from tests.hints.followed import follows
 from tests.services.postgres import Server
@@ -474,6 +475,23 @@ def test_a_start_over_takes_back_what_was_there(crm: Crm, follow: Follow) -> Non
     assert told(flow.all()) == [("t", None, None), ("r", None, {"id": "2"})]
     crm.run("INSERT INTO a VALUES (3)")
     assert told(flow.all()) == [("i", None, {"id": "3"})]
+
+
+@follows("`headwater flow rebuild {} --yes` begins again with all rows")
+def test_rows_that_were_being_taken_in_and_are_gone(crm: Crm, follow: Follow) -> None:
+    """As after a crash between the snapshot and the step's commit, and a hand that has cleaned up since."""
+    crm.run("CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a VALUES (1)")
+    flow = follow()
+    ahead = flow.reader.next(flow.position)
+    assert ahead is not None
+    end = json.loads(json.dumps(flow.reader.fix_range(flow.position, ahead)))
+    shutil.rmtree(crm.folder / A / "snapshot")
+    with pytest.raises(IntegrityError, match="are gone"):
+        flow.read(end)
+    flow.close()
+    flow.epoch, flow.position = 2, None  # what a rebuild does
+    flow.restart()
+    assert told(flow.all())[-1] == ("r", None, {"id": "1"})
 
 
 def test_a_table_that_is_altered_while_its_snapshot_is_taken(

@@ -265,6 +265,7 @@ def test_the_end_of_topics(spark: SparkSession, crm: Crm, tmp_path: Path) -> Non
     shutil.rmtree(tmp_path / "lake")
 
 
+@follows("name another `slot` for the source, and start its topics over: headwater flow reset topics.…")
 def test_a_copied_lake_leaves_the_slot_to_its_original(spark: SparkSession, crm: Crm, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     project = Project(tmp_path / "project", crm)
@@ -282,7 +283,15 @@ def test_a_copied_lake_leaves_the_slot_to_its_original(spark: SparkSession, crm:
     assert len(Project(tmp_path / "copy", crm).rows("a_log")) == 1
     project.run()
     assert [row["after"]["id"] for row in project.rows("a_log")] == [1, 2]
-    crm.run("SELECT pg_drop_replication_slot('headwater_shop_crm')")
+    copy = Project(tmp_path / "copy", crm)
+    copy.write({"a_log": {"table": "public.a"}}, slot="headwater_copy")
+    assert headwater("flow", "reset", "topics.a_log", "--yes", "--project", copy.root).code == 0
+    copy.run()
+    crm.run("INSERT INTO a VALUES (3)")
+    for each in (project, copy):
+        each.run()
+        assert {row["after"]["id"] for row in each.rows("a_log") if row["after"]} == {1, 2, 3}
+    assert crm.settled_slots(2) == {"headwater_shop_crm", "headwater_copy"}
 
 
 def _plain(value: Any) -> Any:

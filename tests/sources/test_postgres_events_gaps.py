@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import time
 from collections import Counter
@@ -17,9 +18,10 @@ from pyspark.sql import SparkSession
 from headwater.core.errors import HeadwaterError
 from headwater.sources.postgres.events import gaps
 from headwater.sources.postgres.events.ranges import Ranges
+from tests.hints.followed import follows
 from tests.scale import scaled
 from tests.services.postgres import LOGICAL, Server, server
-from tests.sources.events_lab import TABLE, Flow, Store, Writers, insert
+from tests.sources.events_lab import TABLE, Flow, Project, Store, Writers, insert
 
 HOLD = scaled("HEADWATER_HOLD", usual=8, full=30)
 """Seconds for which a transaction is held open."""
@@ -159,8 +161,13 @@ def test_gaps_are_settled_once_nobody_can_fill_them(
         assert open_gaps() == 0
 
 
+@follows("end it, or add a transaction column: headwater source prepare {}", here=False)
 def test_too_many_gaps_wait(
-    spark: SparkSession, postgres_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    postgres_server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """What is kept in mind is bounded."""
     monkeypatch.setattr(gaps, "MAX_OPEN", 3)
@@ -173,9 +180,33 @@ def test_too_many_gaps_wait(
             store.add(1)
         assert flow.step() == [3, 5]
         assert flow.step() == [7, 9]
-        assert flow.step() is None
+        with caplog.at_level(logging.WARNING):
+            assert flow.step() is None
+        assert '"hint": "end it, or add a transaction column: headwater source prepare store"' in caplog.text
         late.commit()
     assert flow.all() == [1, 11]
+
+
+@follows("headwater source prepare {}", here=False)
+def test_a_transaction_column_without_an_index(
+    spark: SparkSession, postgres_server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its events are read, and that it takes long is said until there is one."""
+    store = Store.make(postgres_server)
+    store.run(WITH_TX.partition(";")[0])
+    store.add(1)
+    flow = Flow(spark, tmp_path / "flow", {"dsn": store.dsn, **NAMED})
+    with caplog.at_level(logging.WARNING):
+        assert flow.step() == [1]
+        assert "no index on the transaction column" in caplog.text
+        assert '"hint": "headwater source prepare store"' in caplog.text
+        caplog.clear()
+        project = Project.make(tmp_path / "shop", store, **NAMED)
+        assert project.command("source", "prepare", "store", "--run").code == 0
+        flow.restart()
+        store.add(1, since=1)
+        assert flow.step() == [2]
+    assert "no index" not in caplog.text
 
 
 def test_a_column_added_later(spark: SparkSession, postgres_server: Server, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from headwater.core.errors import HeadwaterError, TransientError, Where
 from headwater.core.secret import Secret
 from headwater.sources.postgres.connection import jdbc_options
 from tests.hints.followed import follows
-from tests.services.postgres import Server
+from tests.services.postgres import Server, Standby, data_folder, server
 from tests.sources.events_lab import TABLE, Flow, Project, Store
 
 
@@ -185,6 +187,66 @@ def test_what_the_hints_of_what_orders_events_say_helps(
     store.run("INSERT INTO plain (global_position) VALUES (-5)")
     error_of(spark, tmp_path / "negative", dsn=store.dsn, table="plain")
     assert len(Flow(spark, tmp_path / "all", {**by_tx, "table": "plain"}).step() or []) == 3
+
+
+SAME_IDS = "UPDATE events SET event_id = md5(global_position::text)::uuid"
+"""As if the one were restored from a dump of the other."""
+
+
+@pytest.mark.full
+@follows("new events there can't be distinguished from those already read: `headwater flow reset NAME` reads all …")
+def test_a_store_that_has_moved_to_another_cluster(
+    spark: SparkSession, postgres_server: Server, tmp_path: Path
+) -> None:
+    store = Store.make(postgres_server)
+    store.add(2)
+    store.run(SAME_IDS)
+    project = Project.make(tmp_path / "shop", store)
+    assert project.run().code == 0
+    with server() as other:
+        moved = Store.make(other)
+        moved.add(3)
+        moved.run(SAME_IDS)
+        project.write(moved.dsn)
+        refused = project.run()
+        assert refused.code == 1 and "is in another database cluster" in refused.out
+        assert project.positions() == store.positions()
+        file = project.root / "headwater.yml"
+        file.write_text(file.read_text().replace("keep_raw: true", "keep_raw: true\n    deduplicate_by: event_id"))
+        for begin in ("reset", "rebuild"):
+            assert project.command("flow", begin, "as_delta", "--yes").code == 0
+            ran = project.run()
+            assert ran.code == 0, ran.out
+            assert project.positions() == moved.positions(), begin
+
+
+@pytest.mark.full
+@follows("read the primary, or add a transaction column: headwater source prepare {}")
+def test_a_standby_is_read_by_transactions_alone(spark: SparkSession, tmp_path: Path) -> None:
+    with data_folder() as folder, ExitStack() as stack:
+        folder.chmod(0o755)
+        folders = [folder / name for name in ("primary", "standby")]
+        for one in folders:
+            one.mkdir()
+            one.chmod(0o755)
+        primary = Server(folders[0])
+        stack.callback(primary.stop, "immediate")
+        store = Store.make(primary)
+        store.add(2)
+        standby = Standby(folders[1], primary, has_slots=False)
+        stack.callback(standby.stop, "immediate")
+        there = standby.address(store.dsn.rpartition("/")[2])
+        assert str(error_of(spark, tmp_path / "bad", dsn=there).code) == "UNSUPPORTED"
+        assert Flow(spark, tmp_path / "primary", {"dsn": store.dsn}).step() == [1, 2]
+        assert Project.make(tmp_path / "shop", store).command("source", "prepare", "store", "--run").code == 0
+        store.add(1, since=2)
+        flow = Flow(spark, tmp_path / "standby", {"dsn": there, "columns": {"transaction": "tx"}})
+        found: list[int] = []
+        until = time.monotonic() + 60
+        while found != [1, 2, 3]:  # it replays what the primary does a moment later
+            assert time.monotonic() < until, (found, standby.log())
+            with suppress(HeadwaterError):  # the column is not there yet
+                found += flow.step() or []
 
 
 def test_a_table_that_vanishes(spark: SparkSession, postgres_server: Server, tmp_path: Path) -> None:
