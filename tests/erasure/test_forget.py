@@ -136,3 +136,43 @@ def test_what_may_be_a_slip_is_asked_for_and_what_was_cut_off_goes_on(tmp_path: 
     assert lake.rows("SELECT n FROM topic('orders')") == [(1,), (7,)]
     told = lake.check("customer_id = 'cust-0003%'")
     assert told["clean"] and [Path(one).name for one in told["kept_conditions"]] == ["orders.json"]
+
+
+@pytest.mark.full
+@follows("put the file back from a copy: without it rows that were forgotten would come again")
+def test_nothing_is_taken_in_while_it_is_not_known_what_was_forgotten(tmp_path: Path) -> None:
+    lake = ErasureLake(tmp_path, readers="")
+    lake.land("1.json", ("cust-0001-x", 1), (GONE, 2))
+    lake.run()
+    assert lake.forget().code == 0
+    kept = tmp_path / "lake" / "_headwater" / "forgotten" / "orders.json"
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:20])
+    lake.land("2.json", (GONE, 3), ("cust-0002-y", 4))
+    refused = lake("run", "--once", "--json")
+    assert refused.code == 1 and "LEDGER_CORRUPT" in refused.out and str(kept) in refused.out, refused
+    assert lake.rows("SELECT n FROM topic('orders')") == [(1,)]
+    kept.write_bytes(whole)
+    lake.run()
+    assert lake.rows("SELECT n FROM topic('orders')") == [(1,), (4,)]
+
+
+@pytest.mark.full
+@follows("put that right and give the command again: it goes on where it was")
+def test_a_view_that_fails_meanwhile_is_put_right(tmp_path: Path) -> None:
+    """What is forgotten is out of the topic by then, and the view still holds it."""
+    few = "views: {steps: {sql: \"SELECT customer_id, size(sequence(1, 3, n)) AS k FROM topic('orders')\"}}"
+    lake = ErasureLake(tmp_path, readers=few)
+    lake.land("1.json", ("cust-0001-x", 1), (GONE, 2))
+    lake.run()
+    lake.land("2.json", ("cust-0002-y", 0))
+    assert lake("run", "--once", "topics.orders").code == 0
+    failed = lake.forget()
+    assert failed.code == 1 and "views.steps could not be brought up to date" in failed.err, failed
+    assert not lake.check()["clean"]
+    file = tmp_path / "headwater.yml"
+    file.write_text(file.read_text().replace("(1, 3, n)", "(1, 3, greatest(n, 1))"))
+    done = lake.forget()
+    assert done.code == 0 and done.json["done"], done.err
+    assert lake.check()["clean"]
+    assert lake.rows("SELECT customer_id, k FROM mv('steps')") == [("cust-0001-x", 3), ("cust-0002-y", 3)]

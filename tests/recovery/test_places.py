@@ -248,3 +248,48 @@ def test_an_append_goes_to_the_lake_of_the_original_alone(tmp_path: Path) -> Non
     with Lake.open(copy.root) as lake, pytest.raises(HeadwaterError) as refused:
         lake.topic("orders").append([{"event_id": "2", "kind": "x", "amount": 1}])
     assert refused.value.code is Code.LAKE_COPIED
+
+
+CATALOG = """\
+name: shop
+warehouse: ./lake
+catalogs: {{bi: {{type: jdbc, uri: "jdbc:sqlite:{database}"}}}}
+sources: {{landing: {{type: files, path: ./landing}}}}
+topics: {{orders: {{from: landing, format: iceberg, table: bi.sales.orders}}}}
+"""
+
+
+@pytest.mark.full
+@follows("move the lake back, or make it the embedded catalog: `type: jdbc`, without a `uri`")
+@follows("in the copy's project make it the embedded catalog: `type: jdbc`, without a `uri`")
+def test_tables_in_the_warehouse_that_another_catalog_keeps(tmp_path: Path) -> None:
+    """Only that catalog can say where they are: nothing is read at a place that it does not know."""
+    project, other = Moving(tmp_path / "project"), Moving(tmp_path / "other")
+    (project.root / "landing").mkdir(parents=True)
+    text = CATALOG.format(database=tmp_path / "bi.db")
+    (project.root / "headwater.yml").write_text(text)
+    project.land("a.json", ROWS)
+    assert project.run()[0] == {"topics.orders": (1, 2)}
+
+    project.root.rename(other.root)
+    refused = other.do("run", "--once", "--json")
+    assert refused.code == 1 and "LAKE_MOVED" in refused.out + refused.err
+    other.root.rename(project.root)
+    project.land("b.json", [("3", "y", 3)])
+    assert project.run()[0] == {"topics.orders": (1, 1)} and project.count() == 3
+
+    shutil.copytree(project.root, other.root)
+    refused = other.do("run", "--once", "--json")
+    assert refused.code == 1 and "LAKE_COPIED" in refused.out + refused.err
+    embedded = text.replace(f', uri: "jdbc:sqlite:{tmp_path / "bi.db"}"', "")
+    (other.root / "headwater.yml").write_text(embedded)
+    other.land("c.json", [("4", "y", 4)])
+    assert other.run()[0] == {"topics.orders": (1, 1)} and other.count() == 4
+    assert project.run()[0] == {"topics.orders": (0, 0)} and project.count() == 3
+
+    last = Moving(tmp_path / "last")
+    project.root.rename(last.root)
+    assert "LAKE_MOVED" in last.do("run", "--once").err
+    (last.root / "headwater.yml").write_text(embedded)
+    last.land("d.json", [("5", "y", 5)])
+    assert last.run()[0] == {"topics.orders": (1, 1)} and last.count() == 4

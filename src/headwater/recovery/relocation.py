@@ -83,12 +83,12 @@ def _require_catalogs(lake: Context, tables: list[str], *, copied: bool) -> None
             raise TerminalError(
                 Code.LAKE_COPIED,
                 f"the lake {lake.warehouse} is a copy, and catalog '{catalog}' keeps the original's {record.table}",
-                hint="name another catalog in the copy's project, or use the embedded one",
+                hint="in the copy's project make it the embedded catalog: `type: jdbc`, without a `uri`",
             )
         raise TerminalError(
             Code.LAKE_MOVED,
             f"the lake was moved to {lake.warehouse}, and catalog '{catalog}' says that {record.table} is elsewhere",
-            hint="move the lake back, or use the embedded catalog for tables that lie in the warehouse",
+            hint="move the lake back, or make it the embedded catalog: `type: jdbc`, without a `uri`",
         )
 
 
