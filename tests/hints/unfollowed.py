@@ -76,26 +76,11 @@ NAMED: dict[str, tuple[str, ...]] = {
         "it is refreshed in full; written in another way it may be kept",
         "aggregate it: max(…)",
     ),
-    "ingest": ("put the file back from a copy: without it rows that were forgotten would come again",),
-    "operations": (
-        "put that right and give the command again: it goes on where it was",
-        "the rows are stored, and ingested when you resume it: headwater flow resume {}",
-    ),
-    "recovery": (
-        "move the lake back, or use the embedded catalog for tables that lie in the warehouse",
-        "name another catalog in the copy's project, or use the embedded one",
-    ),
+    "operations": ("the rows are stored, and ingested when you resume it: headwater flow resume {}",),
     "runner": (
-        "take {}, or `state: sqlite` and one machine",
         "a runner takes that up when it starts: stop it, and run it again",
         "stop the runner, and run it again",
-        "take its files in with a source of type `files`, `file_format: parquet`",
-    ),
-    "sources": (
-        "`headwater check` names what can't run",
-        "it is for: {}",
     ),
     "spark": ("stop it first, or open the lake before it",),
-    "views": ("give it, or rebuild its rows: {}",),
 }
 """By package: what to do with Headwater, and no test does it yet."""

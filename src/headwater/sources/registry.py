@@ -32,11 +32,12 @@ SOURCES.add("datagen", DatagenSource)
 def preparation(spec: SourceSpec, project: str) -> Preparation:
     """What a source needs for this project; an error where its type needs nothing. `headwater source setup` asks."""
     if spec.setup_module is None:
+        prepared = ", ".join(name for name in SOURCES.names() if SOURCES.get(name).setup_module)
         raise UsageError(
             Code.UNSUPPORTED,
-            f"sources.{spec.name} is of type {spec.type}, and there is nothing to prepare for it",
+            f"sources.{spec.name} is of type {spec.type}: nothing is prepared for it, as it is for {prepared}",
             where=spec.where,
-            hint=f"it is for: {', '.join(name for name in SOURCES.names() if SOURCES.get(name).setup_module)}",
+            hint="its topics can run as they are: headwater run",
         )
     found: Preparation = import_module(spec.setup_module).preparation(spec, project)
     return found
