@@ -77,10 +77,5 @@ NAMED: dict[str, tuple[str, ...]] = {
         "aggregate it: max(…)",
     ),
     "operations": ("the rows are stored, and ingested when you resume it: headwater flow resume {}",),
-    "runner": (
-        "a runner takes that up when it starts: stop it, and run it again",
-        "stop the runner, and run it again",
-    ),
-    "spark": ("stop it first, or open the lake before it",),
 }
 """By package: what to do with Headwater, and no test does it yet."""
