@@ -68,10 +68,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
 """What to do outside of Headwater, or nothing."""
 
 NAMED: dict[str, tuple[str, ...]] = {
-    "formats": (
-        "move it back, compact the table there, and move it again",
-        "write that table with `file.format: orc`",
-    ),
+    "formats": ("move it back, compact the table there, and move it again",),
     "incremental": (
         "it is refreshed in full; written in another way it may be kept",
         "aggregate it: max(…)",
