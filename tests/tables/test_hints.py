@@ -165,6 +165,11 @@ VIEWS = {
         f"SELECT id FROM {EVENTS} e WHERE n = 1 OR EXISTS (SELECT 1 FROM table('people') p WHERE p.who = e.who)",
         f"SELECT id FROM {EVENTS} e WHERE EXISTS (SELECT 1 FROM table('people') p WHERE p.who = e.who)",
     ),
+    "scalar": strict(
+        "aggregate it: max(…)",
+        f"SELECT id, (SELECT name FROM table('people') WHERE who = 'a') AS x FROM {EVENTS}",
+        f"SELECT id, (SELECT max(name) FROM table('people') WHERE who = 'a') AS x FROM {EVENTS}",
+    ),
     "random": strict(
         "leave out rand(), uuid() and the like",
         f"SELECT id, rand() AS r FROM {EVENTS}",
