@@ -70,6 +70,5 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
 NAMED: dict[str, tuple[str, ...]] = {
     "formats": ("move it back, compact the table there, and move it again",),
     "incremental": ("it is refreshed in full; written in another way it may be kept",),
-    "operations": ("the rows are stored, and ingested when you resume it: headwater flow resume {}",),
 }
 """By package: what to do with Headwater, and no test does it yet."""

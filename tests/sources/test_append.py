@@ -23,8 +23,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.api.lake import Lake, Relation
-from headwater.core.errors import Code, UsageError
+from headwater.core.errors import Code, TerminalError, UsageError
+from headwater.operations import append
 from tests.hints.followed import follows
+from tests.runtime.alongside import until
 from tests.scale import in_formats
 from tests.support import headwater
 
@@ -204,6 +206,30 @@ def test_a_paused_flow_keeps_the_rows(spark: SparkSession, tmp_path: Path) -> No
         assert topic.append({"id": 1}).committed is False and len(inbox(root)) == 1
         lake.resume("clicks")
         assert topic.append({"id": 2}).committed is True
+        assert ids(root) == [1, 2]
+
+
+@pytest.mark.full
+@follows("the rows are stored, and ingested when you resume it: headwater flow resume {}")
+def test_a_flow_that_a_runner_has_given_up_takes_the_rows_when_it_is_resumed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append, "GIVEN_UP", 0.5)
+    root = project(tmp_path / "shop")
+    file = root / "headwater.yml"  # a runner that has nothing else to do would end
+    file.write_text(file.read_text().replace("topics: {", "topics: {others: {from: api}, "))
+    with Lake.open(root) as lake:
+        lake.topic("clicks").append({"id": 1})
+    batches = root / "lake/_headwater/flows/topics.clicks/appends"
+    shutil.move(batches, tmp_path / "copy")
+    with running(root), Lake.open(root) as lake:
+        until(lambda: headwater("status", "--json", "--project", root).json[-1]["state"] == "failed")
+        with pytest.raises(TerminalError, match="was given up"):
+            lake.topic("clicks").append({"id": 2})
+        assert len(inbox(root)) == 1
+        shutil.move(tmp_path / "copy", batches)
+        assert headwater("flow", "resume", "clicks", "--project", root).code == 0
+        until(lambda: not inbox(root))
         assert ids(root) == [1, 2]
 
 
