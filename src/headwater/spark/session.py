@@ -77,6 +77,8 @@ class SessionNeeds:
     conf: Mapping[str, str] = field(default_factory=dict)
     classes: tuple[Path, ...] = ()
     """Source files of Java classes that settings name."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """System properties that its Java looks up."""
 
 
 class SparkSettings(Protocol):
@@ -96,7 +98,9 @@ def merge(needs: Iterable[SessionNeeds], chosen: Mapping[str, str]) -> SessionNe
     extensions: dict[str, int] = {}
     conf: dict[str, str] = {}
     classes: dict[Path, None] = {}
+    properties: dict[str, str] = {}
     for need in needs:
+        properties.update(need.properties)
         names.update(dict.fromkeys(need.connectors))
         classes.update(dict.fromkeys(need.classes))
         for extension in need.extensions:
@@ -109,7 +113,7 @@ def merge(needs: Iterable[SessionNeeds], chosen: Mapping[str, str]) -> SessionNe
                     hint=f"set spark.conf '{key}' to the one that is right",
                 )
     ranked = sorted(extensions.items(), key=lambda item: item[1])
-    return SessionNeeds(tuple(names), tuple(Extension(*item) for item in ranked), conf, tuple(classes))
+    return SessionNeeds(tuple(names), tuple(Extension(*item) for item in ranked), conf, tuple(classes), properties)
 
 
 def open_session(
@@ -239,7 +243,7 @@ def settings(
         conf[JARS] = ",".join(files)
     chosen = spark.conf.get(JAVA_OPTIONS, "")
     machine = [*quick_options(chosen, quick=quick), *archive_options(find_java())] if local else []
-    conf[JAVA_OPTIONS] = " ".join(filter(None, (*(f'"{one}"' for one in machine), *_properties(local, home), chosen)))
+    conf[JAVA_OPTIONS] = " ".join(filter(None, (*(f'"{one}"' for one in machine), *_properties(local, home, needs.properties), chosen)))
     return conf
 
 
@@ -275,8 +279,9 @@ def _cores(master: str) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _properties(local: bool, home: Path) -> list[str]:
-    options = {
+def _properties(local: bool, home: Path, needed: Mapping[str, str]) -> list[str]:
+    options: dict[str, object] = {
+        **needed,
         "log4j2.configurationFile": LOG_SETTINGS.as_uri(),
         "headwater.spark.log": home / "logs" / "spark.log",
     }

@@ -38,6 +38,8 @@ def _needs(context: LakeContext) -> SessionNeeds:
             "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
             "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         },
+        # To tell how large a record is, its library would halt this JVM and have another one look into it.
+        properties={"jol.skipHotspotSAAttach": "true"},
     )
 
 
