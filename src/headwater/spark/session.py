@@ -243,7 +243,8 @@ def settings(
         conf[JARS] = ",".join(files)
     chosen = spark.conf.get(JAVA_OPTIONS, "")
     machine = [*quick_options(chosen, quick=quick), *archive_options(find_java())] if local else []
-    conf[JAVA_OPTIONS] = " ".join(filter(None, (*(f'"{one}"' for one in machine), *_properties(local, home, needs.properties), chosen)))
+    options = (*(f'"{one}"' for one in machine), *_properties(local, home, needs.properties), chosen)
+    conf[JAVA_OPTIONS] = " ".join(filter(None, options))
     return conf
 
 
