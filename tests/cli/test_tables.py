@@ -197,3 +197,17 @@ def test_headings_are_in_the_stream_of_their_tables(capsys: pytest.CaptureFixtur
 def test_an_answer_of_one_column_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(result_of([{"plan": "  word " * 100}], ["plan"]), "table", TableStyle())
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_what_hangs_on_a_record_reads_like_a_sentence() -> None:
+    at = "2026-01-05T17:51:47+00:00"
+    positions = {"tables.rows": {"at": at, "version": 2}, "watermark": {"at": at, "since": 0}}
+    plainly = "2026-01-05 17:51:47Z"
+    assert shown_as("positions", positions) == (
+        f"tables.rows: {{at: {plainly}, version: 2}}, watermark: {{at: {plainly}, since: 0}}"
+    )
+    assert shown_as("watermark", at) == plainly and shown_as("watermark", None) == ""
+    assert shown_as("checks", {"watermark": None, "late": 0, "violations": {"few": 1}}) == (
+        "watermark: none, late: 0, violations: {few: 1}"
+    )
+    assert shown_as("violations", {}) == "" and shown_as("cost", {"bytes": 2048}) == "bytes: 2.0 KB"

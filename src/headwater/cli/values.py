@@ -55,8 +55,10 @@ def shown(value: Any) -> str:
 
 
 def shown_as(key: str, value: Any) -> str:
-    """A value of a record of ours, whose names say what it is: a moment (`at`, `heard_at`), a size (`bytes`)."""
-    if isinstance(value, str) and (key == "at" or key.endswith("_at")):
+    """A value of a record of ours, whose names say what it is: a moment (`at`, `watermark`), a size (`bytes`)."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_inside(str(name), inner)}" for name, inner in value.items())
+    if isinstance(value, str) and (key in ("at", "watermark") or key.endswith("_at")):
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
@@ -65,6 +67,14 @@ def shown_as(key: str, value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and "bytes" in key.split("_"):
         return readable_size(value)
     return shown(value)
+
+
+def _inside(key: str, value: Any) -> str:
+    """A value in a mapping, where nothing would look like a slip."""
+    if value is None or value == "":
+        return "none"
+    text = shown_as(key, value)
+    return f"{{{text}}}" if isinstance(value, Mapping) else text
 
 
 def time_text(moment: datetime) -> str:

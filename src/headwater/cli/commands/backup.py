@@ -8,7 +8,7 @@ import typer
 
 from headwater.cli.options import Common, lake_command
 from headwater.cli.output import note, print_json, show_records
-from headwater.core.units import format_size
+from headwater.core.units import readable_size
 
 Destination = Annotated[str, typer.Argument(metavar="DEST", help="An empty folder: a path, or s3://bucket/folder.")]
 MetadataOnly = Annotated[bool, typer.Option("--metadata-only", help="Without the data files of tables.")]
@@ -26,4 +26,4 @@ def register(app: typer.Typer) -> None:
         columns = ["relation", "format", "version", "epoch", "step"]
         show_records([each.to_dict() for each in done.relations], columns, as_json=False, empty="no relations yet")
         without = ", without data files" if metadata_only else ""
-        note(f"{done.path}: {done.files} files, {format_size(done.bytes)}{without}")
+        note(f"{done.path}: {done.files} files, {readable_size(done.bytes)}{without}")

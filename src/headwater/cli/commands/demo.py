@@ -134,7 +134,7 @@ def _tell_finished(event: FlowEvent) -> None:
     if event.event == "finished":
         rows, steps, rejected = (event.details[key] for key in ("rows", "steps", "rejected"))
         aside = f", {rejected} to the dead letters" if rejected else ""
-        note(f"   {event.flow}: {rows} rows in {steps} step(s){aside}")
+        note(f"   {event.flow}: {rows} rows in {steps} step{'' if steps == 1 else 's'}{aside}")
 
 
 def _summary(lake: Lake) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from headwater.cli.options import Common, lake_command
 from headwater.cli.output import note, print_json, print_line, show_record, show_records
 from headwater.core.errors import Code, UsageError
 from headwater.core.spec.layout import Codec, ParquetOptions
-from headwater.core.units import format_size, parse_size
+from headwater.core.units import parse_size, readable_size
 from headwater.query.json_schema import SchemaView
 
 app = typer.Typer(help="The files under topics, tables and views.", no_args_is_help=True)
@@ -37,9 +37,10 @@ def stats(
         return
     columns = ["column", "type", "nulls", "distinct", "min", "max", "bytes"]
     show_records([column.to_dict() for column in stats.columns], columns, as_json=False)
+    files_read = f"{stats.files} file{'' if stats.files == 1 else 's'}, {readable_size(stats.bytes)}"
     note(
-        f"{stats.rows} rows in {stats.files} files, {format_size(stats.bytes)}; distinct values are an estimate; "
-        "kept, and queries are planned by it from now on"
+        f"{stats.rows} rows in {files_read}; distinct values are an estimate; kept, and queries are planned by it "
+        "from now on"
     )
 
 

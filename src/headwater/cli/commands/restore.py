@@ -8,7 +8,7 @@ import typer
 
 from headwater.cli.options import Common, lake_command
 from headwater.cli.output import note, print_json, show_records
-from headwater.core.units import format_size
+from headwater.core.units import readable_size
 
 Source = Annotated[str, typer.Argument(metavar="SRC", help="The folder of a backup: a path, or s3://bucket/folder.")]
 
@@ -26,4 +26,4 @@ def register(app: typer.Typer) -> None:
         columns = ["relation", "format", "version", "epoch", "step"]
         show_records([each.to_dict() for each in done.relations], columns, as_json=False, empty="no relations yet")
         taken = done.taken_at.isoformat(" ", "seconds")
-        note(f"{done.warehouse}: {done.files} files, {format_size(done.bytes)}, as of {taken}")
+        note(f"{done.warehouse}: {done.files} files, {readable_size(done.bytes)}, as of {taken}")
