@@ -82,6 +82,10 @@ class Warehouse:
         self._state: State | None = None
         self._lock = threading.RLock()
         self._foreign_formats: set[str] = set()
+        self._more_needs: list[SessionNeeds] = []
+        """What exports want of Spark, alongside the project's formats and sources."""
+        self._places: set[str] = set()
+        """Where exports go: the stores that Spark has to reach."""
         self._work: Ticker | None = None
         """Tells of the work of a Spark that one command has started."""
         self._refreshes = threading.BoundedSemaphore(project.settings.runtime.max_concurrent_refreshes)
@@ -162,9 +166,9 @@ class Warehouse:
         read = [source for source in self.project.sources.values() if isinstance(source, TableSource)]
         names.update(source.format for source in read)
         paths = (self.project.location(source.path) for source in read if source.path is not None)
-        stores = storage_needs(self.project.settings.storage, [self.context.warehouse, *paths])
+        stores = storage_needs(self.project.settings.storage, [self.context.warehouse, *paths, *self._places])
         sources = (SessionNeeds(connectors=source.connectors) for source in self.project.sources.values())
-        return [stores, *sources, *(FORMATS.get(name).needs(self.context) for name in sorted(names))]
+        return [stores, *sources, *self._more_needs, *(FORMATS.get(name).needs(self.context) for name in sorted(names))]
 
     # --- relations
 
@@ -307,6 +311,18 @@ class Warehouse:
             if format not in self._foreign_formats:
                 self._foreign_formats.add(format)
                 self._spark = None  # the next session has what this format needs, or says what it lacks
+
+    def need(self, needs: SessionNeeds, place: str) -> None:
+        """Have Spark know what a target of an export needs, and the store that it lies in. Called before the session
+        is used for it."""
+        with self._lock:
+            if needs not in self._more_needs and needs != SessionNeeds():
+                self._more_needs.append(needs)
+                self._spark = None  # the next session has it, or says what it lacks
+            if place not in self._places:
+                self._places.add(place)
+                if "://" in place:
+                    self._spark = None
 
     def foreign(self, format: str, address: Address, spark: SparkSession | None = None) -> SparkTable:
         """A handle on somebody else's table."""

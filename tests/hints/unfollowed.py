@@ -68,6 +68,12 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
 """What to do outside of Headwater, or nothing."""
 
 NAMED: dict[str, tuple[str, ...]] = {
+    "exports": (
+        "export to another format, or give the column another type: `schema`",
+        "export to another format, or leave out the columns that the reader reads otherwise",
+        "give it one: schema: '{} string'",
+        "write: amount decimal(10,2), ts AS at",
+    ),
     "formats": ("move it back, compact the table there, and move it again",),
     "incremental": ("it is refreshed in full; written in another way it may be kept",),
 }

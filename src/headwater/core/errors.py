@@ -106,6 +106,12 @@ class Code(Enum):
     NOT_LINEAR = "A @transform does more than look at single rows, so it can't run on changes."
     TRANSFORM_FAILED = "A @transform failed, or its result can't be stored."
 
+    # exports
+    EXPORT_MISMATCH = "A reader that is not Headwater's finds other rows in a copy than were exported."
+    EXPORT_CHANGED = "Somebody else has changed the target of an export, or it is the copy of something else."
+    EXPORT_BUSY = "Another job is exporting to the same destination."
+    UNKNOWN_JOB = "There is no such export job."
+
     # queries
     UNKNOWN_COLUMN = "A query names a column that does not exist."
     UNKNOWN_FUNCTION = "A query calls a function that does not exist."

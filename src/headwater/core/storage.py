@@ -217,6 +217,11 @@ class Files:
                 for piece in content:
                     file.write(piece)
 
+    def open_output(self, path: str) -> NativeFile:
+        """A new file for those who write it piece by piece; nobody else may look at it before it is closed."""
+        with self._doing("write", path, writing=True):
+            return self._fs.open_output_stream(self.inside(path))
+
     def make_folder(self, path: str = "") -> None:
         with self._doing("create", path, writing=True):
             self._fs.create_dir(self.inside(path), recursive=True)
