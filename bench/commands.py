@@ -39,9 +39,10 @@ sources:
 topics:
   orders: {{from: landing, partition_by: [event_date], schema: {{mismatch: quarantine}}}}
 tables:
-  customers: {{from: topic('orders'), apply: {{keys: [customer_id], sequence_by: _position}}}}
+  customers: {{format: {kept}, from: topic('orders'), apply: {{keys: [customer_id], sequence_by: _position}}}}
 views:
   by_customer:
+    format: {kept}
     sql: SELECT customer_id, count(*) AS n, sum(amount) AS total FROM topic('orders') GROUP BY customer_id
     refresh: {{mode: immediate}}
 """
@@ -153,7 +154,8 @@ def oldest_version(project: Path) -> str:
 def make_lake(root: Path, format: str, java: Counted) -> None:
     """A topic with two commits and dead letters, a table of its latest rows, a view of its sums."""
     (root / "landing").mkdir(parents=True)
-    (root / "headwater.yml").write_text(PROJECT.format(format=format))
+    kept = "delta" if format == "parquet" else format  # files of plain Parquet are only ever added to
+    (root / "headwater.yml").write_text(PROJECT.format(format=format, kept=kept))
     for part in (0, 1):
         rows = (
             {"event_id": f"e{part}-{n}", "event_date": f"2026-01-{1 + n % 3:02d}", "customer_id": n % 100,
