@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -95,6 +96,28 @@ def test_ports_that_are_taken_are_said_and_the_database_is_left_out(
         shown = headwater("demo", tmp_path / "shop")
     assert "customers are left out: PostgreSQL's pg_ctl failed: " in shown.err and "could not" in shown.err
     assert {path.name for path in (tmp_path / "shop").glob("*.yml")} == {"headwater.yml"}
+
+
+def test_a_database_that_does_not_answer_is_said_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo.ShopEvents, "morning", _ended)
+    started: list[database.PostgresServer] = []
+    start = database.PostgresServer.start
+    monkeypatch.setattr(database.PostgresServer, "start", lambda self: (started.append(self), start(self)))
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        nobody = f"postgresql://headwater@127.0.0.1:{held.getsockname()[1]}/postgres?connect_timeout=2"
+        monkeypatch.setattr(database.PostgresServer, "dsn", nobody)
+        shown = headwater("demo", tmp_path / "shop")
+    assert "customers are left out: PostgreSQL does not answer: " in shown.err and "INTERNAL" not in shown.err
+    assert {path.name for path in (tmp_path / "shop").glob("*.yml")} == {"headwater.yml"}
+    assert started and not any(server.folder.exists() for server in started)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_on_a_machine_without_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo.ShopEvents, "morning", _ended)
+    monkeypatch.setattr(database.pwd, "getpwall", list)
+    shown = headwater("demo", tmp_path / "shop")
+    assert "customers are left out: PostgreSQL does not run as root" in shown.err and "INTERNAL" not in shown.err
 
 
 def _ended(shop: ShopEvents) -> Sent:

@@ -18,6 +18,7 @@ from headwater.cli.commands.connectors import app
 from headwater.core.errors import Code, HeadwaterError, IntegrityError, UsageError
 from headwater.spark import connectors
 from headwater.spark.connectors import Connector, Jar, ensure, load_lock
+from tests.hints.followed import follows
 
 ONE = b"one" * 100_000
 TWO = b"two" * 1000
@@ -162,6 +163,22 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("only root can make a small disk")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.spark
+@follows("make room there, or set {} to a folder on a larger disk")
+def test_a_disk_that_is_too_small_is_said_with_what_helps(
+    site: Site, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = site.publish("org.example:one:1.0", ONE)
+    jar = Jar(published.coordinates, published.sha256, 1_000_000)
+    monkeypatch.setenv("HEADWATER_CACHE", str(small_disk))
+    with pytest.raises(HeadwaterError, match="the disk is full: .* are needed in .* and .* are free") as caught:
+        site.fetch(jar)
+    assert "Ivy" not in str(caught.value)
+    monkeypatch.setenv("HEADWATER_CACHE", str(tmp_path / "larger"))
+    site.fetch(jar)
+    assert cached()
 
 
 @pytest.mark.spark

@@ -231,7 +231,11 @@ def _fetch(jars: list[Jar], settings: str | None, progress: Progress) -> None:
     free = shutil.disk_usage(cache).free
     if free < total:
         needed = f"{_megabytes(total)} are needed in {cache} and {_megabytes(free)} are free"
-        raise _failed(f"{len(jars)} jars", f"the disk is full: {needed}")
+        raise TerminalError(
+            Code.CONNECTOR_FETCH_FAILED,
+            f"could not fetch {len(jars)} jars, the disk is full: {needed}",
+            hint=f"make room there, or set {CACHE} to a folder on a larger disk",
+        )
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=cache, ignore_cleanup_errors=True) as name:
         by_coordinates = {jar.coordinates: jar for jar in jars}
         failures: list[HeadwaterError] = []

@@ -20,7 +20,7 @@ from headwater.cli.lakes import open_lake
 from headwater.cli.output import AsJson, note, print_json, print_line, show_records
 from headwater.cli.shop import customers
 from headwater.cli.shop.database import PostgresServer, data_folder, programs
-from headwater.cli.shop.events import Sent, ShopEvents
+from headwater.cli.shop.events import CUSTOMERS, Sent, ShopEvents
 from headwater.core.errors import Code, HeadwaterError, UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def demo(
         shop = ShopEvents(folder / "landing")
         note(f"1. a project in {folder}/: {', '.join(sorted(path.name for path in folder.glob('*.yml')))}")
         if dsn is not None:
-            note(f"   and a PostgreSQL with {customers.create(dsn)} customers")
+            note(f"   and a PostgreSQL with {CUSTOMERS} customers")
         note("   starting Spark …")
         with open_lake(folder) as lake:
             told = [_round(lake, "2. the morning", shop.morning())]
@@ -93,16 +93,25 @@ def _database() -> Iterator[str | None]:
     with ExitStack() as stack:
         try:
             server = PostgresServer(stack.enter_context(data_folder()))
-        except HeadwaterError as error:
-            note(f"the shop's customers are left out: {error.problem.message}")
+            stack.callback(_stop, server)
+            customers.create(server.dsn)
+        except (HeadwaterError, OSError) as error:
+            note(f"the shop's customers are left out: {_reason(error)}")
             stack.close()
             yield None
             return
-        try:
-            yield server.dsn
-        finally:
-            with suppress(HeadwaterError):  # it has ended by itself
-                server.stop("immediate")
+        yield server.dsn
+
+
+def _reason(error: HeadwaterError | OSError) -> str:
+    if isinstance(error, OSError):
+        return f"PostgreSQL does not start: {error}"
+    return "; ".join(text for text in (error.problem.message, error.problem.hint) if text)
+
+
+def _stop(server: PostgresServer) -> None:
+    with suppress(HeadwaterError):  # it has ended by itself
+        server.stop("immediate")
 
 
 def _write(folder: Path, dsn: str | None) -> None:

@@ -171,4 +171,10 @@ def _user() -> str | None:
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
-    return next(name for name in ("postgres", "nobody") if name in known)
+    for name in ("postgres", "nobody"):
+        if name in known:
+            return name
+    raise TerminalError(
+        Code.SOURCE_UNAVAILABLE,
+        "PostgreSQL does not run as root, and this machine has no user 'postgres' or 'nobody' for it",
+    )
