@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -129,3 +130,11 @@ def test_views_are_told_as_spark_tells_them(looked: Looked) -> None:
     with Lake.open(looked.shop.root) as lake:
         assert explain_view(lake._warehouse, "totals").to_dict()["next"] == told["next"] == "nothing is new"
         assert json.loads(json.dumps(explain_view(lake._warehouse, "totals").to_dict())) == told
+
+
+def test_a_view_over_nothing_is_told_at_once(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    shop = Shop.make(tmp_path / "shop")
+    project = shop.root / "headwater.yml"
+    project.write_text(project.read_text() + MORE.replace("FORMAT", "delta"))
+    told = Looked(shop, request.config.stash[TRAP]).run("mv", "explain", "totals")
+    assert told.code == 2 and "topic 'orders' has no data yet; run it first: headwater run --once" in told.err

@@ -56,9 +56,15 @@ def describe_view(warehouse: Warehouse, name: str) -> ViewDescription:
 
 
 def explained_without_spark(warehouse: Warehouse, name: str) -> Explanation | None:
-    """How a view is kept, where that was noted when it was compiled and nothing is new; else None."""
+    """How a view is kept, where that was noted when it was compiled and nothing is new; else None.
+
+    NO_SUCH_RELATION where it was not, and something that the view reads has no data.
+    """
     require_view(warehouse, name)
     noted = noted_explanation(warehouse, name)
+    if noted is None:
+        for one in read_by(warehouse, _definition(warehouse, name).sql):
+            warehouse.lookup(one.kind, one.name)  # one without data is an error that needs no Spark
     if noted is None or not is_up_to_date(warehouse, name):
         return None
     return replace(noted, policy=_definition(warehouse, name).refresh.policy, next="nothing is new")
