@@ -1,7 +1,7 @@
 """What commands cost that only look something up: CPU-seconds, wall time and the JVMs that they start.
 
     .venv/bin/python bench/commands.py                        # every command
-    .venv/bin/python bench/commands.py --baseline 23ce945     # the same in turns with the code of a commit
+    .venv/bin/python bench/commands.py --baseline HEAD~20      # the same in turns with the code of a commit
     .venv/bin/python bench/commands.py --only tail --only dlq # those whose line has one of these words
 
 The lake is made once, by the code of this checkout. CPU-seconds are those of the command and of everything that it has

@@ -6,6 +6,7 @@ there is no uv. One line per stage; whatever fails ends in a sentence that says 
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -186,10 +187,13 @@ def failure(said: str) -> SetupError:
 def find_installer() -> Installer:
     """uv, the machine's own or fetched from the lock; pip where there is none."""
     environment = _settings_of_pip()
-    cache = Path(environment.get("UV_CACHE_DIR") or os.environ.get("UV_CACHE_DIR") or _cache_home() / "uv")
-    if not _can_write(cache):
-        environment["UV_CACHE_DIR"] = environment["PIP_CACHE_DIR"] = tempfile.mkdtemp(prefix="headwater-packages-")
-        print(f"{cache} can't be written: packages are kept in {environment['UV_CACHE_DIR']} for now", flush=True)
+    cache = environment.get("UV_CACHE_DIR") or os.environ.get("UV_CACHE_DIR") or _cache_home()
+    if cache is None or not _can_write(Path(cache)):
+        folder = tempfile.mkdtemp(prefix="headwater-packages-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)  # what is installed does not need it
+        environment["UV_CACHE_DIR"] = environment["PIP_CACHE_DIR"] = folder
+        why = "this user has no home" if cache is None else f"{cache} can't be written"
+        print(f"{why}: packages are kept in {folder} meanwhile", flush=True)
     uv = shutil.which("uv") or _fetch_uv(environment)
     if uv is None:
         return Installer("pip", (str(BIN / "python"), "-m", "pip", "install"), environment)
@@ -231,9 +235,12 @@ def _settings_of_pip() -> dict[str, str]:
     return {"PIP_DISABLE_PIP_VERSION_CHECK": "1", **found}
 
 
-def _cache_home() -> Path:
+def _cache_home() -> Path | None:
     given = os.environ.get("XDG_CACHE_HOME")
-    return Path(given) if given else Path("~").expanduser() / ".cache"
+    try:
+        return (Path(given) if given else Path("~").expanduser() / ".cache") / "uv"
+    except RuntimeError:  # neither $HOME nor the list of users says where it is
+        return None
 
 
 def _can_write(folder: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,10 +25,22 @@ def clone(tmp_path: Path) -> Path:
     return root
 
 
-def set_up(root: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+NOBODY = """
+import os, pwd, runpy, sys
+def unknown(number):
+    raise KeyError(number)
+os.environ.pop("HOME", None)
+pwd.getpwuid = unknown
+sys.argv = ["tools/environment.py", "demo"]
+runpy.run_path("tools/environment.py", run_name="__main__")
+"""
+"""As a user whom the machine does not know: `docker run --user 12345`."""
+
+
+def set_up(root: Path, *program: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {key: text for key, text in os.environ.items() if not key.startswith(("PIP_", "UV_"))}
     return subprocess.run(
-        [sys.executable, "tools/environment.py", "demo"],
+        [sys.executable, *(program or ("tools/environment.py", "demo"))],
         cwd=root,
         env={**environment, **variables},
         capture_output=True,
@@ -102,3 +115,13 @@ def test_a_log_that_cannot_be_written_is_said(clone: Path) -> None:
     made = set_up(clone, **quiet)
     assert made.returncode == 1 and "Traceback" not in made.stdout + made.stderr
     assert made.stderr.startswith("error: ") and "install.log" in made.stderr
+
+
+def test_a_user_whom_the_machine_does_not_know_has_no_home(clone: Path) -> None:
+    nobody = "http://127.0.0.1:9/simple"
+    quiet = {"PIP_INDEX_URL": nobody, "PIP_RETRIES": "0", "UV_HTTP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull}
+    made = set_up(clone, "-c", NOBODY, **quiet)
+    told = re.search(r"this user has no home: packages are kept in (\S+) meanwhile", made.stdout)
+    assert told is not None and not Path(told[1]).exists()
+    assert made.returncode == 1 and "the package registry does not answer" in made.stderr
+    assert "Traceback" not in made.stdout + made.stderr
