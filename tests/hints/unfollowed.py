@@ -61,6 +61,8 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
     ),
     "it says where to read more": (
         "see {}",
+        "see docs/interop.md",
+        'see docs/interop.md, "What is refused"',
         "see .headwater/logs/spark.out; where it lacks memory, set spark.conf spark.driver.memory",
         "this is a defect in Headwater; {} has the details",
     ),

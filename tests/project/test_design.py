@@ -73,7 +73,6 @@ def test_what_cannot_run_yet_is_said() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "path"),
     [
-        ("  clicks: {from: clicks}", "  clicks: {from: clicks, interop: [iceberg]}", "topics.clicks.interop"),
         ("  clicks: {from: clicks}", "  clicks: {from: clicks, publish: [glue]}", "topics.clicks.publish"),
     ],
 )

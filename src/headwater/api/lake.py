@@ -35,12 +35,14 @@ from headwater.warehouse import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.exports.interop.sync import SyncResult
     from headwater.ingest.dead_letter_list import DeadLetterList
     from headwater.ingest.dead_letters import DeadLetters
     from headwater.maintenance.report import MaintenanceReport
     from headwater.maintenance.subject import MaintenanceAction
     from headwater.operations.backup.restore import RestoreResult
     from headwater.operations.backup.take import BackupResult
+    from headwater.operations.interop import InteropTargetState
     from headwater.operations.plan import PlannedAction
     from headwater.operations.replay import ReplayedLetters
     from headwater.query.engines import Engine
@@ -429,6 +431,31 @@ class Lake:
         from headwater.maintenance.report import maintain
 
         return maintain(self._warehouse, names, dry_run=dry_run, on_action=on_action)
+
+    def sync_interop(
+        self, name: str, to: Sequence[str] = (), *, full: bool = False, replace: bool = False
+    ) -> Listing[SyncResult]:
+        """Bring a relation's tables in other formats (by default those of its `interop`) to its latest version.
+
+        No row is copied, and what a reader that is not ours sees of the change is compared before anybody else does;
+        `full`: of the whole table. `replace` makes a table again that somebody else has written to.
+        """
+        from headwater.operations.interop import sync_relation
+
+        self.project.require_whole()
+        return Listing(sync_relation(self._warehouse, name, to, full=full, replace_target=replace))
+
+    def interop_targets(self) -> Listing[InteropTargetState]:
+        """The tables of other formats over the lake's files: where they are, and how far. Needs no Spark."""
+        from headwater.operations.interop import target_states
+
+        return Listing(target_states(self._warehouse))
+
+    def drop_interop(self, name: str, formats: Sequence[str]) -> list[str]:
+        """Drop a relation's tables in other formats, and none of the files; those that there were."""
+        from headwater.operations.interop import drop_relation_targets
+
+        return drop_relation_targets(self._warehouse, name, formats)
 
     def status(self) -> Listing[FlowStatus]:
         """How every flow is, without Spark, and also while another process runs it."""

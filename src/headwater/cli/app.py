@@ -38,6 +38,7 @@ COMMANDS = {
     "flow": "Flows: list, pause, resume and restart them.",
     "mv": "Materialized views: create, refresh, explain and verify them.",
     "forget": "Erase rows from a topic, its past and all that was made of them, and prove that they are gone.",
+    "interop": "Topics, tables and views as tables of other formats, over the same files.",
     "maintain": "Compact, cluster, expire and clean up what is due, and say which rule fired. Changes no row.",
     "parquet": "The files under topics, tables and views.",
     "source": "Sources: list them, and prepare their databases.",

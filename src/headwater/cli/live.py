@@ -169,6 +169,10 @@ def sentence_of(event: Mapping[str, Any]) -> str | None:
         from headwater.cli.commands.maintain import maintained
 
         return f"{flow}: {maintained(event)}"
+    if kind == "interop":
+        if event["error"] is not None:
+            return f"{flow}: not brought up to date as {event['format']}, because {event['error']}"
+        return f"{flow}: up to date as {event['format']}, with {event['files_added']} new files"
     if kind == "retry":
         return f"{flow}: again in {event['seconds']:.0f} s, because {event['error']}"
     if kind == "restart":

@@ -77,6 +77,8 @@ class Code(Enum):
     BACKUP_INCOMPLETE = "There is no complete backup in the folder."
     BACKUP_DAMAGED = "A file of the backup is missing or has changed."
     RESTORE_UNFINISHED = "The lake is only partly restored."
+    TARGET_CHANGED = "Somebody else has written to a table that only Headwater writes."
+    READ_BACK_DIFFERS = "Another reader sees other rows in a target than the source has; the target is as before."
     LAKE_COPIED = "The project is a copy that shares with the original what only one of them may write."
 
     # flows

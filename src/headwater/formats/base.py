@@ -19,6 +19,7 @@ from headwater.spark.session import SessionNeeds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.formats.interop.seam import InteropTarget, SharedVersion
     from headwater.formats.native import NativeTable
     from headwater.formats.spark_table import SparkTable
 
@@ -158,6 +159,18 @@ class Format:
     """The folder inside of a table's folder that tells the format."""
     cut: Callable[[Address, LakeContext], TableCut | None] | None = None
     """Which files are a table's latest version, for a backup; None: its tables can't be backed up."""
+    shared: Callable[[Address, LakeContext], SharedVersion] | None = None
+    """A table's latest version as data files that tables of other formats may name; None: it has no such files."""
+    not_shared: str = "they need its own reader"
+    """Why there is no `shared`."""
+    interop: Callable[[Address, LakeContext], InteropTarget] | None = None
+    """A table over the data files of another format's; None: it can't name files that it has not written."""
+    not_interop: str = "its tables name only files that it has written"
+    """Why there is no `interop`."""
+    interop_address: Callable[[LakeContext, str, str, str], Address] | None = None
+    """(context, 'topics', 'orders', the folder of the files) → where such a table is."""
+    widens_files: bool = False
+    """Whether it reads a column whose type was widened in files from before."""
     fence: str | None = None
     """What keeps a late writer on another machine from committing; None: nothing does."""
 

@@ -61,7 +61,12 @@ class Footer:
 
 def read_footers(files: Files, paths: Iterable[str]) -> dict[str, Footer]:
     """Path → footer, read side by side: on an object store each is a round trip or two."""
-    return _each(files, paths, _footer)
+    return _each(files, paths, footer_of)
+
+
+def read_metadata(files: Files, paths: Iterable[str]) -> dict[str, pq.FileMetaData]:
+    """Path → all that the file's footer says."""
+    return _each(files, paths, lambda metadata: metadata)
 
 
 def row_counts(files: Files, paths: Iterable[str]) -> dict[str, int]:
@@ -94,7 +99,8 @@ def _each(files: Files, paths: Iterable[str], take: Callable[[pq.FileMetaData], 
         return dict(zip(wanted, pool.map(read, wanted), strict=True))
 
 
-def _footer(metadata: pq.FileMetaData) -> Footer:
+def footer_of(metadata: pq.FileMetaData) -> Footer:
+    """What the metadata of one file tell."""
     columns: dict[str, ColumnFooter] = {}
     top = [field.name for field in metadata.schema.to_arrow_schema()]
     for group in range(metadata.num_row_groups):

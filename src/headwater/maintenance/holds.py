@@ -14,6 +14,7 @@ from datetime import datetime
 
 from headwater.core.model import Kind, Version
 from headwater.core.record import Record
+from headwater.exports.interop.targets import records
 from headwater.flows.ledger import Ledger, Positions, flow_name
 from headwater.formats.feed_folders import feed_versions
 from headwater.operations.tags import tags_of
@@ -79,7 +80,14 @@ def _registered(warehouse: Warehouse) -> Iterator[Hold]:
         yield Hold(flow_name(record.name, record.kind), record.version, record.holder)
 
 
-HOLDERS: tuple[HoldsOf, ...] = (_flows, _streams, _labels, _registered)
+def _interop(warehouse: Warehouse) -> Iterator[Hold]:
+    """Tables of other formats name the files of the versions that they were made of."""
+    for record in records(warehouse.files):
+        for version in record.held:
+            yield Hold(record.relation, version, f"interop {record.format}")
+
+
+HOLDERS: tuple[HoldsOf, ...] = (_flows, _streams, _labels, _registered, _interop)
 """Every kind of holder; another one has its line here."""
 
 

@@ -8,6 +8,7 @@ from headwater.core.errors import Code, UsageError
 from headwater.core.model import Kind
 from headwater.core.record import Record
 from headwater.core.spec import Topic
+from headwater.exports.interop.sync import drop_targets
 from headwater.flows.ledger import Ledger, flow_name
 from headwater.ingest.dead_letters import DeadLetters
 from headwater.operations import tags
@@ -83,6 +84,7 @@ def drop_table(warehouse: Warehouse, name: str) -> DroppedTable:
         raise warehouse.unknown(Kind.TABLE, name)
     flow = flow_name(name, Kind.TABLE)
     with holding_alone(warehouse, flow):
+        drop_targets(warehouse, Kind.TABLE, name)
         restart_streams(warehouse, Name(Kind.TABLE, name))
         Ledger(warehouse.files, flow).restart(empty=True)  # as for a topic
         warehouse.table(Kind.TABLE, name).drop()
@@ -96,6 +98,7 @@ def drop_table(warehouse: Warehouse, name: str) -> DroppedTable:
 
 def _drop(warehouse: Warehouse, name: str, dead_letters: bool) -> int:
     flow = flow_name(name)
+    drop_targets(warehouse, Kind.TOPIC, name)
     # Cut off in the middle, the next run starts over with an empty table, and goes on with nothing of the old one.
     restart_streams(warehouse, Name(Kind.TOPIC, name))
     Ledger(warehouse.files, flow).restart(empty=True)

@@ -16,6 +16,7 @@ from headwater.core.errors import Code, TerminalError, UsageError, Where
 from headwater.core.model import Kind
 from headwater.core.spec import Refresh, View
 from headwater.core.spec.base import placed
+from headwater.exports.interop.sync import drop_targets
 from headwater.flows.ledger import Ledger, flow_name
 from headwater.formats.registry import FORMATS
 from headwater.incremental.relations import current_versions
@@ -188,6 +189,7 @@ def drop_view(warehouse: Warehouse, name: str, *, if_exists: bool = False) -> Dr
     flow = flow_name(name, Kind.VIEW)
     with alone(warehouse, flow, wait=True):
         _open.get(warehouse, {}).pop(name, None)
+        drop_targets(warehouse, Kind.VIEW, name)
         Ledger(warehouse.files, flow).restart(empty=True)
         if warehouse.record(Kind.VIEW, name) is not None:
             warehouse.table(Kind.VIEW, name).drop()

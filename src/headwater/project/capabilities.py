@@ -8,6 +8,7 @@ from headwater.core.errors import Code, Problem, did_you_mean
 from headwater.core.model import Kind
 from headwater.core.spec import Export, ParquetOptions, RelationSpec, Table, Topic, View
 from headwater.formats.base import Capability, Format
+from headwater.formats.interop.choices import possible_targets, refusal
 from headwater.formats.registry import FORMATS
 from headwater.project.definition import ProjectDefinition
 from headwater.project.graph import Graph, Name
@@ -29,6 +30,7 @@ def capability_problems(project: ProjectDefinition, graph: Graph) -> Iterator[Pr
             elif project.format_of(relation) in FORMATS:
                 format = FORMATS.get(project.format_of(relation))
                 yield from _lacking(project, format, path, _needs(relation), relation.parquet)
+                yield from _not_interoperable(project, format, path, relation)
     for name, export in project.exports.items():
         path = f"exports.{name}"
         if export.format not in FORMATS:
@@ -81,6 +83,22 @@ def _needs(definition: RelationSpec | Export) -> Iterator[Need]:
         if "versions" in definition.retention.model_fields_set:
             yield Capability.EXPIRE, "retain"
     yield from _parquet_needs(definition.parquet)
+
+
+def _not_interoperable(
+    project: ProjectDefinition, format: Format, path: str, relation: RelationSpec
+) -> Iterator[Problem]:
+    """Formats that a relation's files can't be read as."""
+    for name in relation.interop:
+        if name not in FORMATS:
+            yield _unknown(project, name, f"{path}.interop")
+            continue
+        why = refusal(format, FORMATS.get(name))
+        if why is not None:
+            others = possible_targets(format)
+            hint = f"{format.title} can be read as {', '.join(others)}" if others else None
+            message = f"it can't be read as {FORMATS.get(name).title}: {why}"
+            yield Problem(Code.UNSUPPORTED, message, project.where(f"{path}.interop"), hint)
 
 
 def _parquet_needs(parquet: ParquetOptions) -> Iterator[Need]:

@@ -55,8 +55,6 @@ def _relations(project: ProjectDefinition) -> Iterator[Problem]:
             if relation.retention.dead_letters is not None:
                 message = "nothing removes dead letters by their age yet"
                 yield _not_yet(project, f"{path}.retain.dead_letters", message, None)
-            if relation.interop:
-                yield _not_yet(project, f"{path}.interop", "other formats can't read its files yet", None)
             if relation.publish:
                 yield _not_yet(project, f"{path}.publish", "no other catalog gets to know it yet", None)
     for name, table in project.tables.items():

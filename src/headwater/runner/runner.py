@@ -20,6 +20,7 @@ from headwater.query.spark.isolation import isolated
 from headwater.runner.heartbeat import Heartbeat
 from headwater.runner.holders import Holder
 from headwater.runner.idle import are_idle
+from headwater.runner.interop import InteropFollower
 from headwater.runner.leases import Lease, is_lent
 from headwater.runner.maintenance import RunnerMaintenance
 from headwater.runner.reload import reloadable
@@ -80,6 +81,7 @@ class Runner:
     """The flows that it is for; none: all."""
     door: RunnerSocket | None = None
     _maintenance: RunnerMaintenance | None = None
+    _interop: InteropFollower | None = None
     _lent: set[str] = field(default_factory=set)
     """Flows that commands worked on when it began."""
 
@@ -104,9 +106,12 @@ class Runner:
             if taken or self._lent:
                 heartbeat.start()
                 if self.once and self._rests(taken, reports, heartbeat):
+                    self._sync_interop(reports)
                     return reports
                 with nullcontext() if self.door is None else isolated(lambda: self.warehouse.project):
                     self._run(taken, setups, reports, heartbeat)
+                if self.once and not self.stopping.is_set():
+                    self._sync_interop(reports)
         finally:
             self.warehouse.restarts = before
             if self.door is not None:
@@ -202,6 +207,8 @@ class Runner:
         if not self.once:
             flows.supervise()
             self._maintain(spark)
+            self._interop = self._follower(heartbeat.reports)
+            self._interop.start()
         stuck = self._await(flows, heartbeat.holder)
         for keeper in flows.keepers:
             if keeper.setup.flow in stuck:
@@ -222,6 +229,19 @@ class Runner:
         if settings is not None and not self.warehouse.project.problems:
             self._maintenance = RunnerMaintenance(self.warehouse, settings, spark, self.named, self.tell)
             self._maintenance.start()
+
+    def _sync_interop(self, reports: Sequence[FlowReport]) -> None:
+        """A run that ends by itself leaves tables of other formats up to date, or says of which flow they are not."""
+        own = {report.flow: report for report in reports}
+        for flow, error in self._follower(reports).sync_all().items():
+            if flow in own and own[flow].error is None:
+                own[flow].state, own[flow].error = FlowState.FAILED, error
+
+    def _follower(self, reports: Sequence[FlowReport]) -> InteropFollower:
+        def report_of(flow: str) -> FlowReport | None:
+            return next((report for report in list(reports) if report.flow == flow), None)
+
+        return InteropFollower(self.warehouse, self.named, self.tell, report_of)
 
     def choose_again(self) -> None:
         """By the project as it is now; where nothing of it is selected any more, there is nothing to run."""
@@ -265,6 +285,8 @@ class Runner:
             if not self.once:
                 flows.note_blocked()
             self._stop_if_pointless(flows)
+        if self._interop is not None:
+            self._interop.end()
         if self._maintenance is not None:  # first: a flow's last step may wait for a table
             self._maintenance.end()
         flows.end()

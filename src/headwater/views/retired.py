@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headwater.core.errors import HeadwaterError
 from headwater.core.logs import get_logger
 from headwater.core.storage import Files
+from headwater.exports.interop.targets import records
 from headwater.formats.base import Address, LakeContext
 from headwater.formats.registry import FORMATS
 
@@ -52,7 +53,9 @@ class Retired:
     def drop(self, spark: SparkSession, context: LakeContext, *, at_once: bool = False) -> None:
         """Drop those whose time is over; `at_once`: all of them. What fails is tried again with the next refresh."""
         tables = self._all()
-        kept = [one for one in tables if not (at_once or _is_over(one)) or not _dropped(one, spark, context)]
+        named = frozenset() if at_once else frozenset(record.root for record in records(self._files))
+        going = [one for one in tables if at_once or (_is_over(one) and one.path not in named)]
+        kept = [one for one in tables if one not in going or not _dropped(one, spark, context)]
         if kept != tables:
             self._write(kept)
 

@@ -12,6 +12,7 @@ from headwater.spark.session import Extension, SessionNeeds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.formats.interop.seam import InteropTarget, SharedVersion
     from headwater.formats.spark_table import SparkTable
 
 
@@ -54,6 +55,22 @@ def _native(address: Address, context: LakeContext) -> NativeTable:
     return DeltaNativeTable(address, context)
 
 
+def _shared(address: Address, context: LakeContext) -> SharedVersion:
+    from headwater.formats.delta.shared import shared
+
+    return shared(address, context)
+
+
+def _interop(address: Address, context: LakeContext) -> InteropTarget:
+    from headwater.formats.delta.interop import DeltaInterop
+
+    return DeltaInterop(address, context)
+
+
+def _interop_address(context: LakeContext, kind: str, name: str, root: str) -> Address:
+    return Address(path=root)
+
+
 def _cut(address: Address, context: LakeContext) -> TableCut | None:
     from headwater.formats.delta.cut import cut
 
@@ -85,6 +102,9 @@ DELTA = Format(
     spark=_spark,
     native=_native,
     cut=_cut,
+    shared=_shared,
+    interop=_interop,
+    interop_address=_interop_address,
     lookups=frozenset(Lookup),
     marker="_delta_log",
     merge_on_read={"delta.enableDeletionVectors": "true"},

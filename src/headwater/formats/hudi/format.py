@@ -11,6 +11,7 @@ from headwater.spark.session import SessionNeeds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.formats.interop.seam import SharedVersion
     from headwater.formats.spark_table import SparkTable
 
 _MISSING = {
@@ -59,6 +60,12 @@ def _native(address: Address, context: LakeContext) -> NativeTable:
     return HudiNativeTable(address, context)
 
 
+def _shared(address: Address, context: LakeContext) -> SharedVersion:
+    from headwater.formats.hudi.shared import shared
+
+    return shared(address, context)
+
+
 def _cut(address: Address, context: LakeContext) -> TableCut | None:
     from headwater.formats.hudi.cut import cut
 
@@ -87,6 +94,8 @@ HUDI = Format(
     native=_native,
     lookups=frozenset(Lookup),
     cut=_cut,
+    shared=_shared,
+    not_interop="its files have names and columns of their own, which tell its file groups and records",
     marker=".hoodie",
     merge_on_read={"hoodie.datasource.write.table.type": "MERGE_ON_READ"},
 )

@@ -159,6 +159,15 @@ class HudiNativeTable(NativeTable):
             raise Unsupported(f"the timeline of {self.address} is in its writer's local time, not in UTC")
         return timezone.utc
 
+    @property
+    def folder(self) -> Files:
+        """The table's folder."""
+        return self._files
+
+    def properties(self) -> dict[str, str]:
+        """What is written down of the table as a whole."""
+        return self._properties()
+
     # --- inside
 
     def _handle(self) -> Any:

@@ -13,6 +13,7 @@ from headwater.spark.session import Extension, SessionNeeds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.formats.interop.seam import InteropTarget, SharedVersion
     from headwater.formats.spark_table import SparkTable
 
 
@@ -45,6 +46,22 @@ def _native(address: Address, context: LakeContext) -> NativeTable:
     return IcebergNativeTable(address, context)
 
 
+def _shared(address: Address, context: LakeContext) -> SharedVersion:
+    from headwater.formats.iceberg.shared import shared
+
+    return shared(address, context)
+
+
+def _interop(address: Address, context: LakeContext) -> InteropTarget:
+    from headwater.formats.iceberg.interop import IcebergInterop
+
+    return IcebergInterop(address, context)
+
+
+def _interop_address(context: LakeContext, kind: str, name: str, root: str) -> Address:
+    return Address(table=f"{DEFAULT}.interop_{kind}.{name}")
+
+
 def _cut(address: Address, context: LakeContext) -> TableCut | None:
     from headwater.formats.iceberg.cut import cut
 
@@ -75,6 +92,10 @@ ICEBERG = Format(
     spark=_spark,
     native=_native,
     cut=_cut,
+    shared=_shared,
+    interop=_interop,
+    interop_address=_interop_address,
+    widens_files=True,
     lookups=frozenset(Lookup),
     catalog="lake",
     in_catalogs=True,

@@ -143,6 +143,27 @@ class IcebergNativeTable(NativeTable):
 
     # --- opening
 
+    def opened(self) -> Table:
+        """The table itself, for what works with its metadata."""
+        return self._open()
+
+    def catalog(self, *, writable: bool = False) -> Catalog:
+        """The catalog that the table is in; `writable`: one that keeps its tables in a database gets that made."""
+        spec = catalog_of(self._name, self.context)
+        if spec is None:
+            raise Unsupported(f"the project has no catalog '{self._name.catalog}' ({self.address})")
+        found = spec.native_properties(lake_location(self.context))
+        if found is None:
+            raise Unsupported(f"pyiceberg can't open the {spec.type} catalog '{self._name.catalog}'")
+        if writable and "init_catalog_tables" in found:
+            found = {**found, "init_catalog_tables": "true"}
+        try:
+            return load_catalog(
+                self._name.catalog, **{**file_properties(self.context.storage), **found, **spec.options}
+            )
+        except NotInstalledError as error:
+            raise Unsupported(f"pyiceberg lacks a part: {error}") from error  # and says what installs it
+
     def _open(self) -> Table:
         spec = catalog_of(self._name, self.context)
         if spec is None:

@@ -16,6 +16,8 @@ from headwater.core.model import DataFile, Expiry, Version
 from headwater.core.storage import FileEntry, Files
 from headwater.formats.base import Address
 
+INTEROP = "_delta_log/"
+"""Where a table of another format says that it is made of the same files; Delta's own tables keep their log there."""
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:/+", re.IGNORECASE)
 
 
@@ -38,7 +40,11 @@ def find(
     return [
         DataFile(files.join(path), entry.bytes, committed_at=entry.modified)
         for path, entry in listed.items()
-        if path not in named and entry.modified < older_than and not _is_checksum(entry.name) and is_theirs(entry)
+        if path not in named
+        and not path.startswith(INTEROP)
+        and entry.modified < older_than
+        and not _is_checksum(entry.name)
+        and is_theirs(entry)
     ]
 
 

@@ -13,6 +13,7 @@ from headwater.spark.session import Extension, SessionNeeds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.formats.interop.seam import SharedVersion
     from headwater.formats.spark_table import SparkTable
 
 _MISSING = {
@@ -54,6 +55,12 @@ def _native(address: Address, context: LakeContext) -> NativeTable:
     from headwater.formats.paimon.native import PaimonNativeTable
 
     return PaimonNativeTable(address, context)
+
+
+def _shared(address: Address, context: LakeContext) -> SharedVersion:
+    from headwater.formats.paimon.shared import shared
+
+    return shared(address, context)
 
 
 def _cut(address: Address, context: LakeContext) -> TableCut | None:
@@ -100,6 +107,8 @@ PAIMON = Format(
     native=_native,
     lookups=frozenset(Lookup),
     cut=_cut,
+    shared=_shared,
+    not_interop="its files have names, levels and statistics that only it writes",
     catalog=CATALOG,
     # Without a changelog producer a write leaves its rows to be merged by readers.
     merge_on_read={"changelog-producer": "none"},

@@ -134,6 +134,27 @@ class PaimonNativeTable(NativeTable):
     def _schema(self) -> TableSchema:
         return TableSchema.latest(self._files)
 
+    # --- for tables of other formats
+
+    @property
+    def folder(self) -> Files:
+        """The table's folder."""
+        return self._files
+
+    def table_schema(self) -> TableSchema:
+        """Columns, keys and options."""
+        return self._schema()
+
+    def entries_at(self, version: Version) -> list[ManifestEntry]:
+        """The live files of a version."""
+        if self._said(version).get("indexManifest"):
+            raise Unsupported(f"{self.address} has an index of hidden rows or buckets, which other formats do not read")
+        return self._live(version)
+
+    def data_file(self, entry: ManifestEntry) -> DataFile:
+        """A live file, as the others are told."""
+        return self._data_file(entry)
+
     # --- inside
 
     def _newest_first(self) -> Iterator[PaimonSnapshot]:

@@ -13,6 +13,7 @@ from headwater.spark.session import SessionNeeds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.formats.interop.seam import SharedVersion
     from headwater.formats.spark_table import SparkTable
 
 
@@ -38,6 +39,12 @@ def _native(address: Address, context: LakeContext) -> NativeTable:
     from headwater.formats.parquet.native import NativeParquetTable
 
     return NativeParquetTable(address, context)
+
+
+def _shared(address: Address, context: LakeContext) -> SharedVersion:
+    from headwater.formats.parquet.shared import shared
+
+    return shared(address, context)
 
 
 def _cut(address: Address, context: LakeContext) -> TableCut | None:
@@ -107,6 +114,8 @@ PARQUET = Format(
     spark=_spark,
     native=_native,
     cut=_cut,
+    shared=_shared,
+    not_interop="plain Parquet has no log that could name files of another table",
     lookups=frozenset(Lookup),
     marker="_headwater",
 )

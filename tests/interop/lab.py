@@ -1,0 +1,126 @@
+"""A lake with one table, and what readers that are not ours see of it in other formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from headwater.api.lake import Lake
+from headwater.core.model import DELETED, Kind, Version
+from headwater.core.spec import Layout
+from headwater.exports.interop.sync import SyncResult
+from headwater.formats.spark_table import SparkTable
+from headwater.warehouse import Warehouse
+
+SCHEMA = (
+    "id bigint, region string, day date, amount decimal(9, 2), ratio double, small smallint, at timestamp, "
+    "`odd name` string, tags array<string>, part struct<x: int, y: string>"
+)
+"""Types of all kinds, and a name that files of some formats can't have."""
+PLAIN = SCHEMA.replace("`odd name`", "odd_name")
+
+
+@dataclass
+class Lab:
+    root: Path
+    lake: Lake
+    format: str
+
+    @staticmethod
+    def make(
+        root: Path, format: str, schema: str, partition_by: Sequence[str] = (), options: dict[str, str] | None = None
+    ) -> Lab:
+        """A lake whose table `t` is in a format, with its columns and nothing in it."""
+        root.mkdir(exist_ok=True)
+        (root / "headwater.yml").write_text(
+            f"name: interop\nformat: {format}\nspark: {{conf: {{spark.sql.shuffle.partitions: '1'}}}}\n"
+            "tables:\n  t: {keys: [id]}\n  iceberg_too: {keys: [id], format: iceberg}\n"
+            "  delta_too: {keys: [id], format: delta}\n",
+            encoding="utf-8",
+        )
+        lab = Lab(root, Lake.open(root), format)
+        columns = StructType.fromDDL(schema)
+        lab.table.create(columns, Layout(partition_by=tuple(partition_by), options=options or {}))
+        lab.warehouse.remember(Kind.TABLE, "t")
+        return lab
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return self.lake._warehouse
+
+    @property
+    def table(self) -> SparkTable:
+        return self.warehouse.table(Kind.TABLE, "t")
+
+    @property
+    def label(self) -> str:
+        return "tables.t"
+
+    def rows(self, *rows: tuple[Any, ...]) -> DataFrame:
+        """Rows under the table's columns; what is left out at the end is NULL."""
+        schema = self.table.schema()
+        return self.warehouse.spark.createDataFrame([row + (None,) * (len(schema) - len(row)) for row in rows], schema)
+
+    def append(self, *rows: tuple[Any, ...]) -> Version:
+        return self.table.append(self.rows(*rows))
+
+    def upsert(self, *rows: tuple[Any, ...], gone: Sequence[int] = ()) -> Version:
+        new = self.rows(*rows).withColumn(DELETED, F.lit(False))
+        old = self.rows(*((id,) for id in gone)).withColumn(DELETED, F.lit(True))
+        return self.table.upsert(new.unionByName(old), ["id"])
+
+    def add_column(self, ddl: str) -> None:
+        self.table.evolve(StructType([*self.table.schema().fields, *StructType.fromDDL(ddl).fields]))
+
+    def sync(self, to: str, **how: bool) -> SyncResult:
+        [done] = self.lake.sync_interop("t", [to], **how)
+        return done
+
+    def source(self) -> list[dict[str, Any]]:
+        return rows_of(self.table.read())
+
+    def seen(self, to: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The target's rows, as Spark sees them and as a library without a JVM does."""
+        spark = self.warehouse.spark
+        if to == "iceberg":
+            return rows_of(spark.table("lake.interop_tables.t")), listed(self.pyiceberg().scan().to_arrow())
+        location = next(one.target.location for one in self.lake.interop_targets() if one.target.format == "delta")
+        return rows_of(spark.read.format("delta").load(location)), listed(by_deltalake(location))
+
+    def pyiceberg(self, name: str = "interop_tables.t") -> Any:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        file = self.root / ".headwater" / "iceberg.db"
+        return SqlCatalog("lake", uri=f"sqlite:///{file}", init_catalog_tables="false").load_table(name)
+
+    def require_same(self, to: str) -> None:
+        """Every reader sees the source's rows."""
+        source = self.source()
+        for rows in self.seen(to):
+            assert rows == source, to
+
+
+def by_deltalake(location: str) -> pa.Table:
+    from deltalake import DeltaTable, QueryBuilder
+
+    found: Any = QueryBuilder().register("t", DeltaTable(location)).execute("SELECT * FROM t")
+    return pa.RecordBatchReader.from_stream(found).read_all()
+
+
+def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
+    from headwater.spark.arrow_bridge import gathered
+
+    return listed(gathered(frame))
+
+
+def listed(found: pa.Table) -> list[dict[str, Any]]:
+    """Rows in an order of their own, their columns by name."""
+    rows = [dict(sorted(row.items())) for row in found.to_pylist()]
+    return sorted(rows, key=repr)
