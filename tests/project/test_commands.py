@@ -203,7 +203,7 @@ def test_init_with_an_unknown_template(run: Run, tmp_path: Path) -> None:
 
 def test_what_is_known_is_listed_once(run: Run, write: Write) -> None:
     folder = write(BASE + "topics: {orders: {from: landing}, clicks: {from: landing}}\n")
-    for command in (("pause",), ("resume",), ("rebuild", "--yes"), ("reset", "--yes")):
+    for command in (("pause",), ("resume",), ("rebuild",), ("rebuild", "--yes"), ("reset",), ("reset", "--yes")):
         code, _, err = run("flow", command[0], "nosuch", *command[1:], "--project", folder)
         assert code == 2
         assert "there is no flow 'nosuch'; known: topics.clicks, topics.orders [" in err

@@ -66,6 +66,7 @@ SHOWN: list[tuple[str, Any, Any]] = [
     ("date'0001-01-01'", datetime.date(1, 1, 1), "0001-01-01"),
     ("timestamp_ntz'9999-12-31 23:59:59.999999'", datetime.datetime.max, None),
     ("cast('1' || repeat('0', 37) AS decimal(38, 0))", None, "1" + "0" * 37),
+    ("cast(1 AS decimal(38, 38)) IS NULL", True, True),
 ]
 """An expression, its value in Python and in JSON; None: not looked at."""
 
@@ -134,6 +135,7 @@ UNSHOWN = {
     "struct()": "UNSUPPORTED",
     "'\ud800'": "INVALID_SQL",
     "'\udc41x'": "INVALID_SQL",
+    "{{ 0.1BD": "INVALID_SQL",
 }
 
 

@@ -101,6 +101,20 @@ def test_a_copied_lake_with_a_shared_state_is_refused_until_it_has_its_own(tmp_p
         assert copy.kinds() == [FIRST[0], ("y", 2, 5)] and project.kinds() == FIRST
 
 
+def test_a_lake_whose_old_place_can_not_be_read_is_a_copy(tmp_path: Path) -> None:
+    """It was taken to be moved: it kept the id, and went on with what the original alone may use."""
+    project = once(tmp_path / "project")
+    copy = Moving(tmp_path / "copy")
+    shutil.copytree(project.root, copy.root)
+    file = project.root / "lake" / "_headwater" / "lake.json"
+    file.rename(tmp_path / "away")
+    file.symlink_to(file)  # as good as a folder of another user, also where tests may read everything
+    assert copy.kinds() == FIRST
+    file.unlink()
+    (tmp_path / "away").rename(file)
+    assert identity(project)["id"] == identity(copy)["copied_from"] != identity(copy)["id"]
+
+
 def test_links_lead_to_the_same_lake(tmp_path: Path) -> None:
     project = once(tmp_path / "project", "iceberg")
     (tmp_path / "link").symlink_to(project.root)

@@ -6,18 +6,22 @@ import json
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.storage import Files
+from headwater.sources.append.config import AppendSource
 from headwater.sources.append.inbox import Inbox
+from headwater.sources.append.reader import AppendReader
 from headwater.sources.append.records import JsonRecords, records
 from headwater.sources.append.text import TextFormat, parse
+from headwater.sources.reader import ReaderContext
 from tests.hints.followed import follows
 from tests.support import headwater
 
@@ -155,6 +159,22 @@ def test_keys_of_an_inbox(tmp_path: Path) -> None:
     inbox.forget(before=2e10)
     assert not inbox.put(other, "k1").repeated
     assert [found.rows for found in inbox.waiting()] == [1]
+
+
+def test_a_key_that_two_have_claimed_brings_its_rows_once(tmp_path: Path) -> None:
+    """As an object store lets two processes that ask at the same instant."""
+    context = ReaderContext(cast(SparkSession, None), "topics.clicks", Files(str(tmp_path)), str, {})
+    reader, inbox = AppendReader(AppendSource(type="append"), context), Inbox(Files(str(tmp_path)))
+    first = inbox.put(JsonRecords(('{"a": 1}',)), "k1")
+    time, rest = first.name.split("-", 1)
+    second = f"{int(time) + 1:020d}-{rest}"
+    (tmp_path / "inbox" / second).write_text((tmp_path / "inbox" / first.name).read_text())
+    range = reader.next(None)
+    assert range is not None and range.rows == 1
+    end = reader.fix_range(None, range)
+    reader.committed(end)
+    assert [one.name for one in inbox.waiting()] == [second]
+    assert reader.next(end) is None and inbox.waiting() == []
 
 
 def test_wrong_use_is_told(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from headwater.core.errors import Code, HeadwaterError, IntegrityError, TerminalError, Where
@@ -63,12 +64,12 @@ def require_known_format(files: Files, format: int | None) -> None:
         )
 
 
-def is_at(files: Files, id: str) -> bool:
-    """Whether the lake of an id is there; a place that can't be reached is taken to have none."""
+def is_at(place: Callable[[], Files], id: str, *, unreachable: bool) -> bool:
+    """Whether the lake of an id is there; `unreachable`: what is said of a place that can't be read."""
     try:
-        found = LakeIdentity.read(files)
+        found = LakeIdentity.read(place())
     except HeadwaterError:
-        return False
+        return unreachable
     return found is not None and found.id == id
 
 

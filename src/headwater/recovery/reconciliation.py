@@ -119,7 +119,10 @@ def _reconcile(lake: Context, *, making: bool) -> None:
         _leave(lake, known)
         known = None
     moved = told.warehouse != lake.warehouse
-    copied = moved and not is_same_place(told.warehouse, lake.warehouse) and is_at(_files(lake, told), told.id)
+    elsewhere = moved and not is_same_place(told.warehouse, lake.warehouse)
+    copied = elsewhere and is_at(
+        partial(_at, lake, told.warehouse), told.id, unreachable=True
+    )  # a copy touches nothing of it
     is_new = known is None and not lake.state.relations()
     if copied and known is not None and lake.state.is_shared:
         raise TerminalError(
@@ -150,7 +153,7 @@ def _reconcile(lake: Context, *, making: bool) -> None:
 def _unnamed(lake: Context, known: LakeRecord | None, *, making: bool) -> LakeIdentity | None:
     """The identity of a lake that has none yet; None where there is no lake."""
     if not making and not lake.files.exists("_headwater"):
-        if known is not None and known.warehouse != lake.warehouse and is_at(_at(lake, known.warehouse), known.id):
+        if known is not None and known.warehouse != lake.warehouse and _is_there(lake, known):
             _leave(lake, known)
         return None
     if known is not None and known.warehouse == lake.warehouse:
@@ -280,8 +283,9 @@ def _runs(home: str, id: str, warehouse: str) -> bool:
     return found is not None and (found.id, found.warehouse) == (id, warehouse)
 
 
-def _files(lake: Context, told: LakeIdentity) -> Files:
-    return _at(lake, told.warehouse)
+def _is_there(lake: Context, known: LakeRecord) -> bool:
+    """Whether the lake that the state knows is certainly where it was."""
+    return is_at(partial(_at, lake, known.warehouse), known.id, unreachable=False)
 
 
 def _at(lake: Context, warehouse: str) -> Files:

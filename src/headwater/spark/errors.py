@@ -11,6 +11,7 @@ from typing import Any
 from headwater.core.disk_errors import disk_error, hint_for, is_passing, paths_in, room, tells_full, tells_passing
 from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError
 from headwater.core.logs import log_defect
+from headwater.spark.jvm import HINT
 
 _TRANSIENT = re.compile(
     r"TimeoutException|SocketException|ConnectException|ConnectionReset|UnknownHostException|ConcurrentAppend"
@@ -25,6 +26,8 @@ _OF_DISKS = frozenset({Code.SPARK_FAILED, Code.STORAGE_FAILED, Code.COMMIT_FAILE
 """Errors whose texts may be those of a file system."""
 _CLASS = re.compile(r"^(java\.lang\.IllegalArgumentException: (requirement failed: )?|org\.apache\.spark\.Spark\w+: )")
 """What Java puts before a message that says all by itself."""
+_ENDED = re.compile(r"SparkContext (was|has been) shut ?down|java\.lang\.OutOfMemoryError|^Spark has ended$")
+"""What is said of work that was going on when Spark ended."""
 
 
 def as_headwater_error(error: BaseException, places: Sequence[str] = ()) -> HeadwaterError:
@@ -45,7 +48,8 @@ def as_headwater_error(error: BaseException, places: Sequence[str] = ()) -> Head
             hint = hint_for(full=tells_full(said))
             return TransientError(Code.STORAGE_FAILED, f"{without_plan(message)}{room(paths)}", hint=hint)
         kind = TransientError if _TRANSIENT.search(message) else TerminalError
-        return kind(Code.SPARK_FAILED, _CLASS.sub("", without_plan(message)))
+        hint = HINT if _ENDED.search(message) else None
+        return kind(Code.SPARK_FAILED, _CLASS.sub("", without_plan(message)), hint=hint)
     if isinstance(error, OSError) and is_passing(error):
         return disk_error("the file system failed", error, *places)
     if isinstance(error, (OSError, MemoryError)):

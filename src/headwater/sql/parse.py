@@ -24,7 +24,7 @@ STATEMENTS = (
     " INSERT INTO and SET"
 )
 
-STUMBLES = (IndexError, KeyError, TypeError, AttributeError, ValueError, AssertionError)
+STUMBLES = (IndexError, KeyError, TypeError, AttributeError, ValueError, AssertionError, ArithmeticError)
 """What sqlglot itself raises over some texts that are no SQL, or that it can't translate."""
 
 _OPENED = re.compile(r"Missing .* from \d+:(\d+)")

@@ -82,6 +82,7 @@ def _say_all(text: str, chosen: _Chosen, told: Mapping[str, object], common: Com
 def reset(common: Common, name: Name, yes: Yes = False) -> None:
     """Read the source again from its beginning and keep the existing rows."""
     if not yes:
+        _require_flow(common, name)
         raise UsageError(
             Code.USAGE,
             f"the rows of {name} will come again, alongside those that are there",
@@ -94,12 +95,19 @@ def reset(common: Common, name: Name, yes: Yes = False) -> None:
 def rebuild(common: Common, name: Name, yes: Yes = False) -> None:
     """Empty the table and fill it again from the source."""
     if not yes:
+        _require_flow(common, name)
         raise UsageError(
             Code.USAGE,
             f"the rows of {name} will be replaced by what its source still has",
             hint="confirm with --yes",
         )
     _start_over(common, name, empty=True)
+
+
+def _require_flow(common: Common, name: str) -> None:
+    """Nobody is asked to confirm what can't be done."""
+    with common.look() as lake:
+        lake.flows([name])
 
 
 def _start_over(common: Common, name: str, *, empty: bool) -> None:

@@ -153,11 +153,16 @@ class AppendReader(Reader):
     # --- inside
 
     def _look(self) -> list[Waiting]:
-        """What waits and is not in the topic; what is, goes."""
-        found = []
+        """What waits and is not in the topic; what is, goes.
+
+        Of one key there may be two: an object store lets two processes claim it that ask at the same instant. The first
+        is taken; the other goes when the topic has that.
+        """
+        found, tags = list[Waiting](), set[str]()
         for one in self._inbox.waiting():
-            if self._frozen is not None and one.name not in self._frozen:
+            if (self._frozen is not None and one.name not in self._frozen) or one.tag in tags:
                 continue
+            tags.add(one.tag)
             if one.name not in self._looked_through:
                 if self._inbox.is_taken(one):
                     self._inbox.taken([one.name])
