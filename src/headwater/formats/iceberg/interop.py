@@ -6,7 +6,7 @@ which only folders name for NULL.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -16,10 +16,12 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntryStatus
 from pyiceberg.schema import Schema
-from pyiceberg.table import DataScan, Table, Transaction
+from pyiceberg.table import DataScan, FileScanTask, Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
@@ -77,6 +79,7 @@ class IcebergInterop(InteropTarget):
         self._context = context
         self._name = table_name(address)
         self._identifier = (*self._name.namespace, self._name.table)
+        self._opened: Catalog | None = None
 
     def state(self) -> TargetState | None:
         table = self._open()
@@ -87,7 +90,7 @@ class IcebergInterop(InteropTarget):
             note = None
         store = Files(_root(table), self._context.storage)
         # What others have added lies anywhere, and is nothing to compare with.
-        found = table.scan().plan_files() if note is not None and table.current_snapshot() is not None else []
+        found = () if note is None else _live(table.metadata, table.io)
         notes = (SyncNote.from_json((one.summary or {}).get(NOTE)) for one in table.snapshots())  # type: ignore[call-overload]
         return TargetState(
             table.metadata.current_snapshot_id or 0,
@@ -95,7 +98,7 @@ class IcebergInterop(InteropTarget):
             shared_columns(table.schema(), lambda name: name),
             tuple(table.schema().find_column_name(field.source_id) or "" for field in table.spec().fields),
             store.root,
-            {_path(store, task.file): task.file.record_count for task in found},
+            {_path(store, file): file.record_count for file in found},
             frozenset(one.version for one in (*notes, note) if one is not None),
         )
 
@@ -138,10 +141,12 @@ class IcebergInterop(InteropTarget):
             return None
 
     def _catalog(self) -> Catalog:
-        spec = catalog_of(self._name, self._context)
-        if spec is not None:
-            spec.prepare(lake_location(self._context))
-        return IcebergNativeTable(self.address, self._context).catalog(writable=True)
+        if self._opened is None:
+            spec = catalog_of(self._name, self._context)
+            if spec is not None:
+                spec.prepare(lake_location(self._context))
+            self._opened = IcebergNativeTable(self.address, self._context).catalog(writable=True)
+        return self._opened
 
     def _begun(self, change: TargetChange, schema: Schema) -> Transaction:
         catalog = self._catalog()
@@ -163,9 +168,11 @@ class IcebergChange(StagedChange):
 
     def read(self, paths: Collection[str] | None) -> pa.RecordBatchReader:
         metadata, io = self._transaction.table_metadata, self._transaction._table.io
-        found = DataScan(table_metadata=metadata, io=io).plan_files() if metadata.current_snapshot() else ()
-        store = self._store()
-        tasks = [task for task in found if paths is None or _path(store, task.file) in paths]
+        if paths is None:
+            tasks = list(DataScan(table_metadata=metadata, io=io).plan_files()) if metadata.current_snapshot() else []
+        else:
+            store, new = self._store(), _live(metadata, io, added_by=metadata.current_snapshot_id)
+            tasks = [FileScanTask(file) for file in new if _path(store, file) in paths]
         schema = scan_schema(metadata.schema())
         batches = ArrowScan(metadata, io, metadata.schema(), AlwaysTrue()).to_record_batches(tasks) if tasks else ()
         return pa.RecordBatchReader.from_batches(schema, (_as(one, schema) for one in batches))
@@ -220,8 +227,7 @@ class IcebergChange(StagedChange):
         if not self._change.removed or self._table is None:
             return []
         store, removed = Files(_root(self._table), self._context.storage), set(self._change.removed)
-        tasks = self._table.scan().plan_files()
-        return [task.file for task in tasks if _path(store, task.file) in removed]
+        return [file for file in _live(self._table.metadata, self._table.io) if _path(store, file) in removed]
 
     def _store(self) -> Files:
         return Files(self._change.to.root, self._context.storage)
@@ -273,6 +279,16 @@ def _folder(namespace: tuple[str, ...], table: str) -> str:
 def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch without large texts, and without its columns' numbers."""
     return pa.RecordBatch.from_arrays([conformed(batch.column(one.name), one.type) for one in schema], schema=schema)
+
+
+def _live(metadata: TableMetadata, io: FileIO, added_by: int | None = None) -> Iterator[DataFile]:
+    """The files of the current snapshot; `added_by`: only those that this one has added."""
+    snapshot = metadata.current_snapshot()
+    for manifest in () if snapshot is None else snapshot.manifests(io):
+        if added_by is None or manifest.added_snapshot_id == added_by:
+            for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+                if added_by is None or entry.status == ManifestEntryStatus.ADDED:
+                    yield entry.data_file
 
 
 def _metadata_files(table: Table, snapshot: Snapshot) -> set[str]:
