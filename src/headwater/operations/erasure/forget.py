@@ -20,6 +20,7 @@ from headwater.core.errors import Code, Unsupported, UsageError
 from headwater.core.model import Kind
 from headwater.core.progress import say
 from headwater.core.spec import Topic
+from headwater.exports.interop.sync import drop_targets
 from headwater.flows.ledger import Ledger, flow_name
 from headwater.formats.base import Capability
 from headwater.formats.feed import advance_feeds
@@ -195,6 +196,8 @@ class Erasure:
         notes = notes_folder(self.warehouse, flow_name(self.topic))
         if self._takes_rows and any(one.path.startswith(notes) for one in self.found.holding):
             catch_up(self.warehouse, self._name, guard)  # appended rows that wait: those to forget are not let in
+        for name in (self._name, *self._readers):  # their metadata tell of the rows; the next sync makes them again
+            drop_targets(self.warehouse, name.kind, name.name)
         letters = DeadLetters(self._spark, self.warehouse.context)
         if self.letters or any(is_of_letters(one.path) for one in self.found.holding):
             letters.erase(self.topic, letters.to_forget(self.topic, [self.entry]))
