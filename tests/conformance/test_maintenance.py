@@ -176,6 +176,30 @@ def test_orphans_are_what_no_commit_names_and_old_enough(lab: Lab) -> None:
     assert caught.value.code is Code.USAGE
 
 
+@pytest.mark.parametrize("partition_by", [(), ("part",)], ids=["rows", "partitions"])
+@pytest.mark.capability(Capability.REPLACE, given=[Capability.APPEND, Capability.CHANGES, Capability.PARTITION])
+def test_removed_rows_are_the_only_change(lab: Lab, partition_by: tuple[str, ...]) -> None:
+    """What retention does: by a condition on rows, or on whole partitions."""
+    table = lab.table(DDL, partition_by=partition_by)
+    for n in range(3):
+        table.append(_words(lab, 4, n).coalesce(1), CommitTag("f", 1, n))
+    before, start, tag = rows(table.read()), table.version(), CommitTag("retention.f", 1, 1700000000)
+    assert start is not None
+    where = "part <=> 'p1'" if partition_by else "id < 6"
+    went = rows(table.read().where(where))
+    assert 0 < sum(went.values()) < sum(before.values())
+    made = table.remove(where, tag)
+    assert rows(table.read()) == before - went and rows(table.read(start)) == before
+    assert weighed(table.changes(start, made)) == {row: -count for row, count in went.items()}
+    assert table.landed(tag) == made and table.remove(where, tag) == made, "a second try does nothing"
+    assert table.landed(CommitTag("f", 1, 2)) is not None
+    (commit,) = [one for one in table.history() if one.version == made]
+    assert commit.commit_tag is not None and commit.commit_tag.flow == "retention.f"
+    assert native_rows(lab, lab.native(table).read(), DDL) == before - went
+    table.append(_words(lab, 4, 9), CommitTag("f", 1, 3))
+    assert sum(rows(table.read()).values()) == sum((before - went).values()) + 4
+
+
 def _pieces(table: SparkTable, **bounds: Any) -> list[Rewrite]:
     done: list[Rewrite] = []
     while (piece := table.compact(**bounds)) is not None:

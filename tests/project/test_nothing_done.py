@@ -15,16 +15,6 @@ from tests.support import headwater
 LANDED = {"landing/1.json": '{"event_id": 1}\n'}
 """A source with nothing in its folder is told of too."""
 CASES: dict[str, tuple[str, str, str]] = {
-    "rows by age": (
-        "topics: {t: {from: landing, retain: {rows: 90d}}}",
-        "topics.t.retain.rows",
-        "nothing removes rows by their age yet",
-    ),
-    "dead letters by age": (
-        "topics: {t: {from: landing, retain: {dead_letters: 90d}}}",
-        "topics.t.retain.dead_letters",
-        "nothing removes dead letters by their age yet",
-    ),
     "server": ("server: {port: 9000}", "server", "there is no `headwater serve`"),
     "alerts": ("alerts: {ops: {webhook: 'https://x'}}", "alerts.ops", "can't run yet"),
     "trigger of a table filled by hand": (

@@ -113,11 +113,12 @@ class Relation:
             )
         return restore(self._warehouse, self.name, at, do=do)
 
-    def replay(self, into: str, until: At | None = None) -> RebuiltTable:
-        """Rebuild a table from this topic, all of it or up to a version or time, and swap it in by one commit."""
+    def replay(self, into: str, until: At | None = None, *, may_remove: bool = False) -> RebuiltTable:
+        """Rebuild a table from this topic, all of it or up to a version or time, and swap it in by one commit. Where
+        `retain.rows` has removed rows of the topic it is refused unless `may_remove`: the table would lose them too."""
         from headwater.operations.rebuild import replay_into
 
-        return replay_into(self._warehouse, self.name, into, until)
+        return replay_into(self._warehouse, self.name, into, until, may_remove=may_remove)
 
     def remap(self, *, dry_run: bool = False, may_remove: bool = False) -> Remapped:
         """Make a topic's rows again from `_raw`, by today's selection and mapping; older versions stay. Where rows

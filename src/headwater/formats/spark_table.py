@@ -115,6 +115,12 @@ class SparkTable(FollowedTable):
         self.format.require(Capability.REPLACE)
         return self._once(commit_tag, lambda: self._replace(self._aligned(df), commit_tag))
 
+    def remove(self, where: str, commit_tag: CommitTag) -> Version:
+        """Remove the rows that meet a condition in SQL, by one commit; `changes` gives them as gone, and nothing else.
+        Called by retention."""
+        self.format.require(Capability.REPLACE)
+        return self._once(commit_tag, lambda: self._remove(where, commit_tag))
+
     def landed(self, commit_tag: CommitTag) -> Version | None:
         """The version that this step made, or None if it has not landed. Called when a flow begins, for its last
         intent, and before each write."""
@@ -310,6 +316,12 @@ class SparkTable(FollowedTable):
     def _replace(self, df: DataFrame, commit_tag: CommitTag | None) -> Version:
         """Called by `replace`. One commit, which carries the tag."""
         raise NotImplementedError
+
+    def _remove(self, where: str, commit_tag: CommitTag) -> Version:
+        """Called by `remove`. One commit, which carries the tag; here all rows that stay are written again."""
+        from pyspark.sql import functions as F
+
+        return self._replace(self._read(None).where(~F.coalesce(F.expr(where), F.lit(False))), commit_tag)
 
     def _landed(self, commit_tag: CommitTag) -> Version | None:
         """Called by `landed`: looks for the tag in the table's own commits."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from headwater.core.errors import Code, HeadwaterError, TerminalError
 from headwater.core.model import WEIGHT, At, Commit, Kind, Version
+from headwater.flows.retention import is_retention
 from headwater.formats.base import Capability
 from headwater.formats.key_filter import KeyFilter
 from headwater.formats.native import NativeTable
@@ -65,6 +66,8 @@ class InputRelation:
     spark: SparkSession
     at: At | None = None
     """Read at this version or time for ever."""
+    keeps_removed: bool = False
+    """What retention removes stays in what is made of it: such commits are passed over."""
     _found: tuple[SparkTable, str | None] | None = None
 
     @property
@@ -126,10 +129,33 @@ class InputRelation:
     def change(self, start: RelationVersion, end: RelationVersion) -> DataFrame:
         """What leads from one version to another, with WEIGHT."""
         assert end.version is not None
-        found = self._few_changes(start, end)
-        if found is None:
-            found = self.table.changes(start.version, end.version)
+        ranges = self._followed(start, end) or [(end, end)]
+        found = reduce(DataFrame.unionByName, [self._change(*each) for each in ranges])
         return found if self.shown is None else shown(found, _of_changes(self.shown).sql(dialect="spark"))
+
+    def _change(self, start: RelationVersion, end: RelationVersion) -> DataFrame:
+        assert end.version is not None
+        found = self._few_changes(start, end)
+        return self.table.changes(start.version, end.version) if found is None else found
+
+    def _followed(self, start: RelationVersion, end: RelationVersion) -> list[tuple[RelationVersion, RelationVersion]]:
+        """The range, without the commits of retention where what they remove is kept."""
+        if not self.keeps_removed or start.version is None or start == end:
+            return [(start, end)]
+        versions = self.versions(start, end)
+        if self.table.appending(start.version, versions) == len(versions):
+            return [(start, end)]
+        removing = {commit.version for commit in self.between(start, end) if is_retention(commit.commit_tag)}
+        if not removing:
+            return [(start, end)]
+        ranges, begin, previous = [], start.version, start.version
+        for version in versions:
+            if version in removing:
+                ranges.append((begin, previous))
+                begin = version
+            previous = version
+        ranges.append((begin, previous))
+        return [(RelationVersion(one), RelationVersion(other)) for one, other in ranges if one != other]
 
     def _few_changes(self, start: RelationVersion, end: RelationVersion) -> DataFrame | None:
         native = self._native
@@ -208,12 +234,18 @@ def _is_cut_off(query: exp.Select) -> bool:
 
 
 def relation_of(
-    warehouse: Warehouse, kind: Kind, name: str, spark: SparkSession, at: At | None = None
+    warehouse: Warehouse,
+    kind: Kind,
+    name: str,
+    spark: SparkSession,
+    at: At | None = None,
+    *,
+    keeps_removed: bool = False,
 ) -> InputRelation:
     """A relation that is known, whether it has data or not."""
     if name not in warehouse.names(kind):
         raise warehouse.unknown(kind, name)
-    return InputRelation(warehouse, kind, name, spark, at)
+    return InputRelation(warehouse, kind, name, spark, at, keeps_removed)
 
 
 @dataclass

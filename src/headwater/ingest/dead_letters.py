@@ -165,6 +165,18 @@ class DeadLetters:
                 self._upsert(pa.table(keys))
         return gone
 
+    def older_than(self, topic: str, before: datetime) -> Sequence[str]:
+        """The ids of those that were put here before a time."""
+        if not self._table.exists():
+            return []
+        found = self._of(topic, None).where(F.col("at") < F.lit(before)).select("id").collect()
+        return [row["id"] for row in found]
+
+    @property
+    def table(self) -> SparkTable:
+        """Where they are kept: maintenance looks after its files as after any other's."""
+        return self._table
+
     def to_forget(self, topic: str, conditions: Sequence[ForgottenCondition]) -> Sequence[str]:
         """The ids of a topic's dead letters whose events meet one of the conditions."""
         if not self._table.exists():

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 from headwater.core.errors import Code, HeadwaterError
 from headwater.core.model import Rewrite, Version
 from headwater.core.state.holds import HELD_AFTER
 from headwater.core.units import format_duration
+from headwater.flows.retention import note_removal, retention_tag
 from headwater.formats.base import Capability
+from headwater.ingest.dead_letters import DeadLetters
 from headwater.maintenance.holds import Holds
+from headwater.maintenance.retention import old_rows
 from headwater.maintenance.rules import (
     DAILY,
     ORPHAN_AGE,
@@ -22,10 +25,12 @@ from headwater.maintenance.rules import (
     clustering_due,
     compaction_due,
     is_due_again,
+    is_outgrown,
     is_small,
     partition_of,
 )
 from headwater.maintenance.subject import JobEffect, MaintainedRelation
+from headwater.query import gathered
 
 DueOf = Callable[[MaintainedRelation], Sequence[Due]]
 Run = Callable[[MaintainedRelation, Sequence[Due]], JobEffect | None]
@@ -111,6 +116,63 @@ def _effect(done: Rewrite) -> JobEffect:
     )
 
 
+# --- rows and dead letters
+
+
+def _rows_due(subject: MaintainedRelation) -> Sequence[Due]:
+    kept = subject.definition.retention.rows
+    if kept is None or not is_due_again(subject.last("rows"), min(kept, DAILY), subject.now):
+        return ()
+    return [Due(f"rows older than {format_duration(kept)}")]
+
+
+def _find_rows(subject: MaintainedRelation, due: Sequence[Due]) -> JobEffect | None:
+    found = old_rows(subject.table, _rows_before(subject))
+    return None if found is None else JobEffect(rows=found.rows)
+
+
+def _remove_rows(subject: MaintainedRelation, due: Sequence[Due]) -> JobEffect | None:
+    table, before = subject.table, _rows_before(subject)
+    found = old_rows(table, before)
+    if found is None:
+        return None
+    note_removal(subject.warehouse.files, subject.label, before)
+    version = table.version()
+    after = table.remove(found.where, retention_tag(subject.label, before, datetime.now(timezone.utc)))
+    return JobEffect(version_before=version, version_after=after, rows=found.rows)
+
+
+def _rows_before(subject: MaintainedRelation) -> datetime:
+    kept = subject.definition.retention.rows
+    assert kept is not None
+    return subject.now - kept
+
+
+def _letters_due(subject: MaintainedRelation) -> Sequence[Due]:
+    kept = subject.definition.retention.dead_letters
+    if kept is None or not is_due_again(subject.last("dead_letters"), min(kept, DAILY), subject.now):
+        return ()
+    return [Due(f"dead letters older than {format_duration(kept)}")]
+
+
+def _find_letters(subject: MaintainedRelation, due: Sequence[Due]) -> JobEffect | None:
+    _, old = _old_letters(subject)
+    return JobEffect(rows=len(old)) if old else None
+
+
+def _drop_letters(subject: MaintainedRelation, due: Sequence[Due]) -> JobEffect | None:
+    letters, old = _old_letters(subject)
+    gone = letters.drop(subject.dead_letters, old)
+    return JobEffect(rows=gone) if gone else None
+
+
+def _old_letters(subject: MaintainedRelation) -> tuple[DeadLetters, Sequence[str]]:
+    kept = subject.definition.retention.dead_letters
+    assert kept is not None
+    letters = DeadLetters(subject.spark or subject.warehouse.spark, subject.warehouse.context)
+    return letters, letters.older_than(subject.dead_letters, subject.now - kept)
+
+
 # --- versions
 
 
@@ -190,11 +252,40 @@ def _optimize_metadata(subject: MaintainedRelation, due: Sequence[Due]) -> JobEf
     return JobEffect(version_before=before, version_after=subject.table.version())
 
 
+# --- what queries are planned by
+
+
+def _statistics_due(subject: MaintainedRelation) -> Sequence[Due]:
+    """Where they were gathered once, and the relation has got half as many rows again, or lost a third."""
+    known = gathered.gathered(subject.warehouse, subject.kind, subject.name)
+    if known is None or not is_due_again(subject.last("statistics"), DAILY, subject.now):
+        return ()
+    if not subject.table.format.can(Capability.STATS):
+        return ()
+    counts = [file.rows for file in subject.files]
+    if any(count is None for count in counts):
+        return ()
+    now = sum((file.rows or 0) - (file.deleted_rows or 0) for file in subject.files)
+    if not is_outgrown(known.rows, now):
+        return ()
+    return [Due(f"statistics are of {known.rows} rows, and it has {now}", files=len(counts))]
+
+
+def _gather_statistics(subject: MaintainedRelation, due: Sequence[Due]) -> JobEffect | None:
+    of = gathered.identity(subject.warehouse, subject.kind, subject.name)
+    found = subject.table.stats()
+    gathered.keep(subject.warehouse, subject.kind, subject.name, found, of)
+    return JobEffect(rows=found.rows)
+
+
 JOBS: list[MaintenanceJob] = [
+    MaintenanceJob("rows", _rows_due, _remove_rows, preview=_find_rows),
+    MaintenanceJob("dead_letters", _letters_due, _drop_letters, preview=_find_letters),
     MaintenanceJob("compact", _compact_due, _compact, in_pieces=True),
     MaintenanceJob("cluster", _cluster_due, _cluster, in_pieces=True),
     MaintenanceJob("expire", _expire_due, _expire, preview=lambda subject, due: _expiry(subject, dry_run=True)),
     MaintenanceJob("orphans", _orphans_due, _remove_orphans, preview=_find_orphans),
     MaintenanceJob("metadata", _metadata_due, _optimize_metadata),
+    MaintenanceJob("statistics", _statistics_due, _gather_statistics),
 ]
 """In the order in which a relation's are done: what is rewritten first leaves files for expiry."""

@@ -24,6 +24,8 @@ GROWTH = 0.25
 PATIENCE = 8
 """… or there are so many times as many of them as would make the partition due: what one partition of a steady stream
 rewrites again and again stays bounded."""
+MORE, LESS = 1.5, 2 / 3
+"""Statistics are gathered again when a relation has so many times the rows of then."""
 ORPHAN_AGE = timedelta(days=1)
 """A file that no commit names may be of a commit that is being made: it is left alone for so long."""
 DAILY = timedelta(days=1)
@@ -129,6 +131,11 @@ def clustering_due(
 def is_due_again(last: datetime | None, every: timedelta, now: datetime) -> bool:
     """Whether something that is done every so often is to be done now."""
     return last is None or now - last >= every
+
+
+def is_outgrown(then: int, now: int) -> bool:
+    """Whether statistics of so many rows say too little of the rows of now."""
+    return now >= MORE * then + 1 or now <= LESS * then - 1
 
 
 def is_in_window(window: str | None, now: datetime) -> bool:

@@ -18,6 +18,7 @@ from headwater.core.model import Kind
 from headwater.core.spec import MaintenanceSpec
 from headwater.flows.ledger import Ledger, flow_name
 from headwater.maintenance.jobs import JOBS, MaintenanceJob
+from headwater.maintenance.letters import tidy_letters
 from headwater.maintenance.rules import DAILY, Due, is_due_again
 from headwater.maintenance.subject import (
     DUE,
@@ -87,8 +88,9 @@ class LakeMaintenance:
                 yield done
             subject = subject.again()
 
-    def prune(self, *, dry_run: bool = False) -> MaintenanceAction | None:
-        """Forget what tells of the past alone: old intents of the ledger, and old rows of the history."""
+    def prune(self, spark: SparkSession | None = None, *, dry_run: bool = False) -> MaintenanceAction | None:
+        """Forget what tells of the past alone: old intents of the ledger, and old rows of the history; and look after
+        the files of the dead letters, which are no relation of the project."""
         now = datetime.now(timezone.utc)
         if not is_due_again(self.memory.done_at.get((LAKE, "prune")), DAILY, now):
             return None
@@ -98,16 +100,16 @@ class LakeMaintenance:
         files, begun = self.warehouse.files, time.monotonic()
         gone = sum(Ledger(files, flow).prune() for flow in flow_names(self.warehouse))
         rows = self.warehouse.state.prune_history()
-        if not gone and not rows:
+        letters = tidy_letters(spark or self.warehouse.spark, self.warehouse.context, now)
+        if not gone and not rows and letters is None:
             return None
-        done = MaintenanceAction(
-            LAKE,
-            "prune",
-            f"{gone} old intents of the ledger, {rows} old rows of the history",
-            now,
-            _since(begun),
-            effect=JobEffect(rows=rows, deleted_files=gone),
+        told = f"{gone} old intents of the ledger, {rows} old rows of the history"
+        if letters is not None:
+            told += ", files of the dead letters"
+        effect = replace(
+            letters or JobEffect(), rows=rows, deleted_files=gone + ((letters and letters.deleted_files) or 0)
         )
+        done = MaintenanceAction(LAKE, "prune", told, now, _since(begun), effect=effect)
         self.warehouse.state.note(done.row())
         return done
 

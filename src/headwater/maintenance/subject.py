@@ -143,6 +143,11 @@ class MaintainedRelation:
     def label(self) -> str:
         return flow_name(self.name, self.kind)
 
+    @property
+    def dead_letters(self) -> str:
+        """What its dead letters are kept by: a topic's by its name alone."""
+        return self.name if self.kind is Kind.TOPIC else self.label
+
     @cached_property
     def definition(self) -> RelationSpec:
         return self.warehouse.definition(self.kind, self.name)

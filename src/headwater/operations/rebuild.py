@@ -11,6 +11,7 @@ from headwater.core.model import At, Kind, Version
 from headwater.core.record import Record
 from headwater.core.spec import Table, layout_of
 from headwater.flows.ledger import Intent, Ledger, Positions, flow_name
+from headwater.flows.retention import removed_before
 from headwater.flows.step import Landed, Step, StepEngine
 from headwater.formats.base import Address
 from headwater.incremental.relations import InputRelation, RelationVersion, relation_of
@@ -39,14 +40,28 @@ class RebuiltTable(Record):
     """The table stays at a state of the past: its flow is paused."""
 
 
-def replay_into(warehouse: Warehouse, topic: str, table: str, until: At | None = None) -> RebuiltTable:
-    """Make a table of a topic's rows from the first on, up to now or to what the topic was at a version or time."""
+def replay_into(
+    warehouse: Warehouse, topic: str, table: str, until: At | None = None, *, may_remove: bool = False
+) -> RebuiltTable:
+    """Make a table of a topic's rows from the first on, up to now or to what the topic was at a version or time.
+
+    Where retention has removed rows of the topic, what the table has of them goes: refused unless `may_remove`.
+    """
     definition = _made_from(warehouse, topic, table)
+    removed = removed_before(warehouse.files, flow_name(topic))
+    if removed is not None and not may_remove:
+        raise UsageError(
+            Code.USAGE,
+            f"rows of topic '{topic}' from before {removed} were removed by `retain.rows`: what table '{table}' has of"
+            " them would go",
+            where=definition.where,
+            hint="confirm with --yes",
+        )
     flow = flow_name(table, Kind.TABLE)
     with holding(warehouse, flow) as guard:
         spark = fork(warehouse.spark)
         activate(spark)
-        relation = relation_of(warehouse, Kind.TOPIC, topic, spark)
+        relation = relation_of(warehouse, Kind.TOPIC, topic, spark, keeps_removed=True)
         end = (relation if until is None else replace(relation, at=until)).current()
         if end is None:
             raise UsageError(Code.NO_SUCH_RELATION, f"topic '{topic}' has no data yet")

@@ -82,6 +82,8 @@ def _needs(definition: RelationSpec | Export) -> Iterator[Need]:
             yield Capability.COMPACT, "compact"
         if "versions" in definition.retention.model_fields_set:
             yield Capability.EXPIRE, "retain"
+        if definition.retention.rows is not None:
+            yield Capability.REPLACE, "retain.rows"
     yield from _parquet_needs(definition.parquet)
 
 

@@ -50,11 +50,6 @@ def _relations(project: ProjectDefinition) -> Iterator[Problem]:
     for kind in Kind:
         for name, relation in project.relations(kind).items():
             path = f"{kind.plural}.{name}"
-            if relation.retention.rows is not None:
-                yield _not_yet(project, f"{path}.retain.rows", "nothing removes rows by their age yet", None)
-            if relation.retention.dead_letters is not None:
-                message = "nothing removes dead letters by their age yet"
-                yield _not_yet(project, f"{path}.retain.dead_letters", message, None)
             if relation.publish:
                 yield _not_yet(project, f"{path}.publish", "no other catalog gets to know it yet", None)
     for name, table in project.tables.items():

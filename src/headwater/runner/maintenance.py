@@ -63,6 +63,7 @@ class RunnerMaintenance:
         self._lock = threading.Lock()
         self._turns: dict[str, float] = {}
         """By relation: when it is looked at next; `inf` while it is."""
+        self._pruned_at = time.monotonic() + EVERY.total_seconds()
         self._work: LakeMaintenance | None = None
         self._threads = [
             threading.Thread(target=self._go, name=f"maintenance {number}", daemon=True)
@@ -107,6 +108,7 @@ class RunnerMaintenance:
             work = self._opened()
             found = self._next(work)
             if found is None:
+                self._prune(work, session)
                 return
             kind, name = found
         except (HeadwaterError, OSError) as error:  # the state database may be away for a while
@@ -125,6 +127,22 @@ class RunnerMaintenance:
             rest = 0.0 if acted else (ended - begun) / SHARE
             with self._lock:
                 self._turns[flow_name(name, kind)] = ended + max(rest, self._every(kind, name))
+
+    def _prune(self, work: LakeMaintenance, session: SparkSession) -> None:
+        """What is the lake's and no relation's, once a day; by one thread."""
+        with self._lock:
+            if self._pruned_at > time.monotonic():
+                return
+            self._pruned_at = time.monotonic() + EVERY.total_seconds()
+        try:
+            done = work.prune(session)
+        except Exception as caught:
+            if self._stopping.is_set() or has_ended():
+                return
+            log.warning("maintenance failed", relation="lake", error=str(as_headwater_error(caught)))
+            return
+        if done is not None:
+            self._tell(FlowEvent("maintenance", done.relation, done.to_dict()))
 
     def _opened(self) -> LakeMaintenance:
         with self._lock:
@@ -175,4 +193,5 @@ def _look_every(definition: RelationSpec) -> timedelta:
         asked.append(definition.clustering.every)
     if definition.retention.versions is not None:
         asked.append(definition.retention.versions)
+    asked += [kept for kept in (definition.retention.rows, definition.retention.dead_letters) if kept is not None]
     return max(LEAST, min(EVERY, *asked))

@@ -141,7 +141,7 @@ def bind_query(
         kind = resolve(reference, known)
         name = _name(kind, reference.name, at)
         if name not in relations:
-            relations[name] = relation_of(warehouse, kind, reference.name, spark, at)
+            relations[name] = relation_of(warehouse, kind, reference.name, spark, at, keeps_removed=streams)
         return name
 
     text = with_relations(found.query, place)

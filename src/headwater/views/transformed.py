@@ -109,7 +109,7 @@ def open_transform(
     assert function is not None
     reads = graph_of(project).inputs[Name(Kind.TABLE, definition.name)]
     relations = {
-        parameter: relation_of(warehouse, each.of.kind, each.of.name, spark)
+        parameter: relation_of(warehouse, each.of.kind, each.of.name, spark, keeps_removed=True)
         for parameter, each in zip(inputs_of(function, project.root), reads, strict=True)
     }
     labels = frozenset(one.label for one in relations.values())

@@ -152,6 +152,9 @@ def replay(
     into: Annotated[str, typer.Option("--into", help="A table that is made of this topic.")],
     until: Annotated[str | None, typer.Option("--until", help="As the topic was at a time: 2026-10-17 12:00.")] = None,
     at: Annotated[int | None, typer.Option("--at", help="As the topic was at this version.")] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Confirm where rows go that the topic does not have any more.")
+    ] = False,
 ) -> None:
     """Rebuild a table from the topic, alongside the live one, and swap it in with one commit."""
     if until is not None and at is not None:
@@ -159,7 +162,7 @@ def replay(
     from headwater.sql.moments import parse_time
 
     with common.open() as lake:
-        done = lake.topic(name).replay(into, parse_time(until) if until is not None else at)
+        done = lake.topic(name).replay(into, parse_time(until) if until is not None else at, may_remove=yes)
     show_record(done.to_dict(), as_json=common.as_json)
     if done.paused:
         note(f"tables.{into} is paused in that state: headwater flow resume tables.{into} lets it go on from there")

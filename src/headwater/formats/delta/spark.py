@@ -137,6 +137,12 @@ class DeltaTable(SparkTable):
             df.sparkSession.sql(merge_sql(self._name, source, self.schema().names, keys, known))
         return self._made_by(commit_tag)
 
+    def _remove(self, where: str, commit_tag: CommitTag) -> Version:
+        """Whole files go by the log alone; only those that keep some rows are written again."""
+        with settings(self.spark, self.file_settings() | _with_tag(commit_tag)):
+            self.spark.sql(f"DELETE FROM {self._name} WHERE {where}")
+        return self._made_by(commit_tag)
+
     def _landed(self, commit_tag: CommitTag) -> Version | None:
         step = self._log.step_of(commit_tag.writer)
         if step is None or step < commit_tag.step:

@@ -104,6 +104,15 @@ class IcebergTable(SparkTable):
         writer = df.writeTo(self.name.sql()).options(**_write_options(commit_tag))
         return self._committed(commit_tag, lambda: writer.overwrite(F.lit(True)))
 
+    def _remove(self, where: str, commit_tag: CommitTag) -> Version:
+        """Whole files go by the metadata alone; only those that keep some rows are written again."""
+        self._java.open_in(self.spark)
+        statement = f"DELETE FROM {self.name.sql()} WHERE {where}"
+        properties = {COMMIT_TAG: commit_tag.to_json()}
+        return self._committed(
+            commit_tag, lambda: self._java.with_properties(properties, lambda: self.spark.sql(statement))
+        )
+
     def _upsert(self, df: DataFrame, keys: Sequence[str], commit_tag: CommitTag | None) -> Version:
         self._java.open_in(df.sparkSession)
         source = f"upsert_{uuid.uuid4().hex}"

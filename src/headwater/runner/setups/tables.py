@@ -72,7 +72,7 @@ def computed_flow(warehouse: Warehouse, definition: Table, spark: SparkSession, 
 def applied_from(warehouse: Warehouse, name: str, spark: SparkSession) -> InputRelation:
     """What a table applies the changes of."""
     (read,) = graph_of(warehouse.project).inputs[Name(Kind.TABLE, name)]
-    return relation_of(warehouse, read.of.kind, read.of.name, spark)
+    return relation_of(warehouse, read.of.kind, read.of.name, spark, keeps_removed=True)
 
 
 def applied_target(
