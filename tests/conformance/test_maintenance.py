@@ -176,6 +176,36 @@ def test_orphans_are_what_no_commit_names_and_old_enough(lab: Lab) -> None:
     assert caught.value.code is Code.USAGE
 
 
+@pytest.mark.capability(Capability.APPEND, given=[Capability.CHANGES])
+def test_a_tables_own_records_are_brought_together(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint of the log, fewer manifests: no row is another, no version goes, and a second look does nothing."""
+    if lab.fmt.name == "iceberg":
+        from headwater.formats.iceberg import maintenance as iceberg
+
+        monkeypatch.setattr(iceberg, "_MANY_MANIFESTS", 3)
+    table = lab.table(DDL)
+    for n in range(4):
+        table.append(_words(lab, 4, n).coalesce(1), CommitTag("f", 1, n))
+    before, start, versions = rows(table.read()), table.version(), {commit.version for commit in table.history()}
+    assert start is not None
+    done = table.optimize_metadata()
+    assert done == (lab.fmt.name in ("delta", "iceberg", "parquet"))
+    root = _root(lab, table)
+    if lab.fmt.name == "delta":
+        assert list((root / "_delta_log").glob("*.checkpoint.parquet"))
+    elif lab.fmt.name == "iceberg":
+        assert len(list(table._java.load().currentSnapshot().allManifests(table._java.load().io()))) == 1
+    elif lab.fmt.name == "parquet":
+        assert list((root / "_headwater").glob("*checkpoint*"))
+    again = lab.open(table.address)
+    now = again.version()
+    assert now is not None and rows(again.read()) == before and rows(again.read(start)) == before
+    assert versions <= {commit.version for commit in again.history()}
+    assert weighed(again.changes(start, now)) == {} and again.landed(CommitTag("f", 1, 3)) is not None
+    assert native_rows(lab, lab.native(again).read(), DDL) == before
+    assert not again.optimize_metadata(), "there is nothing left to do"
+
+
 @pytest.mark.parametrize("partition_by", [(), ("part",)], ids=["rows", "partitions"])
 @pytest.mark.capability(Capability.REPLACE, given=[Capability.APPEND, Capability.CHANGES, Capability.PARTITION])
 def test_removed_rows_are_the_only_change(lab: Lab, partition_by: tuple[str, ...]) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from headwater.api.lake import Lake
+from headwater.core.model import Kind
+from tests.maintenance.foreign import foreign_rows
 from tests.maintenance.lab import ROWS, land
 from tests.runtime.running import Running
 from tests.support import COLD
@@ -122,6 +124,7 @@ def test_ingest_views_and_maintenance_with_a_kill_in_the_middle(
         wanted = list(range(feed.landed * ROWS))
         assert sorted(row["n"] for row in lake.topic("events").df().collect()) == wanted
         assert sorted(row["n"] for row in lake.view("odd").df().collect()) == [n for n in wanted if n % 2]
+        assert foreign_rows(lake, Kind.TOPIC, "events") == wanted, "by the format's own library too"
         for name in ("sums", "odd"):
             assert lake.view(name).verify().equal, name
         steps = sum(len(runner.of("step", "topics.events")) for runner in (first, again))

@@ -13,8 +13,10 @@ import pytest
 from headwater.core.errors import Code, HeadwaterError, TransientError
 from headwater.core.model import Kind
 from headwater.core.state import HoldRecord, MaintenanceRecord
+from headwater.formats.feed import close_feeds
 from headwater.formats.spark_table import SparkTable
 from headwater.maintenance.holds import Holds
+from tests.faults.disks import disk
 from tests.maintenance.lab import ROWS, Lab
 from tests.support import headwater
 
@@ -131,6 +133,48 @@ def test_an_open_query_holds_what_it_reads(labs: Callable[..., Lab]) -> None:
     _until(lambda: len(state.holds()) == 1)
     del result
     _until(lambda: state.holds() == [])
+
+
+def test_a_stream_holds_what_it_goes_on_from(labs: Callable[..., Lab], tmp_path: Path) -> None:
+    lab = labs("parquet", "retain: {versions: 1s}, compact: {small_files: 1000}")
+    lab.feed(1, views=False)
+    topic = lab.lake.topic("events")
+
+    def streamed() -> None:
+        stream = topic.read_stream(consumer="watch").writeStream.format("parquet").trigger(availableNow=True)
+        stream.option("checkpointLocation", str(tmp_path / "c")).start(str(tmp_path / "out")).awaitTermination()
+
+    streamed()
+    close_feeds()
+    read = topic.version
+    lab.feed(2, views=False)
+    (hold,) = lab.lake.maintain(["events"], dry_run=True).holds
+    assert (hold.version, hold.holder) == (read, "stream watch")
+    time.sleep(1.2)
+    lab.lake.maintain(["events"])
+    assert read in {commit.version for commit in topic.history()}
+    streamed()
+    close_feeds()
+    assert sorted(row["n"] for row in lab.lake.spark.read.parquet(str(tmp_path / "out")).collect()) == lab.rows()
+
+
+@pytest.mark.parametrize(
+    "format", ["delta", *(pytest.param(f, marks=pytest.mark.full) for f in ("iceberg", "parquet"))]
+)
+def test_a_disk_that_is_full_in_the_middle(tmp_path: Path, format: str) -> None:
+    with disk(tmp_path / "lake") as small:
+        (tmp_path / "lake" / "warehouse").mkdir()
+        lab = Lab.make(tmp_path / "project", format, THREE, "warehouse: ../lake/warehouse\n")
+        with lab.lake:
+            lab.feed(3, views=False)
+            small.fill()
+            (failed,) = lab.acted(lab.lake.maintain(["events"]), "compact")
+            assert failed["outcome"] == "failed" and "No space left" in str(failed["error"])
+            small.empty()
+            assert lab.rows() == list(range(3 * ROWS))
+            (done,) = lab.acted(lab.lake.maintain(["events"]), "compact")
+            assert (done["outcome"], lab.files()) == ("done", 1)
+            assert lab.rows() == list(range(3 * ROWS))
 
 
 def test_a_conflict_yields_and_is_tried_again(labs: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
