@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from unittest.mock import patch
 
@@ -11,7 +12,7 @@ import pytest
 from headwater.api.lake import Lake
 from headwater.core.errors import Code, TransientError, UsageError
 from headwater.formats.spark_table import SparkTable
-from tests.erasure.lake import CONDITION, GONE, ErasureLake, files_with, parquet_files_with
+from tests.erasure.lake import CONDITION, GONE, READERS, ErasureLake, files_with, parquet_files_with
 from tests.hints.followed import follows
 from tests.runtime.alongside import running, until
 from tests.scale import in_formats
@@ -136,6 +137,29 @@ def test_what_may_be_a_slip_is_asked_for_and_what_was_cut_off_goes_on(tmp_path: 
     assert lake.rows("SELECT n FROM topic('orders')") == [(1,), (7,)]
     told = lake.check("customer_id = 'cust-0003%'")
     assert told["clean"] and [Path(one).name for one in told["kept_conditions"]] == ["orders.json"]
+
+
+def test_tables_that_have_more_than_the_topic_are_asked_about(tmp_path: Path) -> None:
+    """What `retain.rows` has removed from the topic is in tables still: it goes from there too."""
+    readers = READERS[: READERS.index("views:")]
+    lake = ErasureLake(tmp_path, topic=", retain: {rows: 1s}", readers=readers)
+    lake.land("1.json", ("cust-0001-x", 1), (GONE, 2))
+    lake.run()
+    time.sleep(1.2)
+    assert lake("maintain", "orders").code == 0
+    assert lake.rows("SELECT n FROM topic('orders')") == []
+    lake.land("2.json", ("cust-0002-y", 3), (GONE, 4))
+    lake.run()
+    assert lake.rows("SELECT n FROM table('plain')") == [(1,), (2,), (3,), (4,)]
+    asked = lake.forget()
+    assert asked.code == 2 and "tables.customers would begin again" in asked.err and "--yes" in asked.err, asked.err
+    assert lake.rows("SELECT n FROM table('customers')") == [(1,), (3,), (4,)]
+    done = lake.forget("--yes")
+    assert done.code == 0 and done.json["done"], done.err
+    assert lake.check()["clean"]
+    assert lake.rows("SELECT n FROM table('plain')") == [(1,), (3,)]
+    assert lake.rows("SELECT n FROM table('customers')") == [(3,)]
+    assert parquet_files_with(tmp_path, GONE) == []
 
 
 @pytest.mark.full

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -12,10 +13,14 @@ import pytest
 
 from headwater.core.errors import Code, HeadwaterError, TransientError
 from headwater.core.model import Kind
+from headwater.core.spec import MaintenanceSpec
 from headwater.core.state import HoldRecord, MaintenanceRecord
 from headwater.formats.feed import close_feeds
 from headwater.formats.spark_table import SparkTable
 from headwater.maintenance.holds import Holds
+from headwater.maintenance.run import LakeMaintenance
+from headwater.maintenance.subject import MaintenanceAction
+from headwater.runner.maintenance import RunnerMaintenance
 from tests.faults.disks import disk
 from tests.maintenance.lab import ROWS, Lab
 from tests.support import headwater
@@ -235,6 +240,36 @@ def test_a_relation_that_is_dropped_meanwhile_is_left_alone(
     report = lab.lake.maintain()
     assert not report.failed
     assert {one.relation for one in report.actions if one.action == "compact"} == {"topics.events"}
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_so_many_relations_at_the_same_time(
+    labs: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    often = "compact: {every: 1s}"
+    lab = labs("delta", often, f"  odd: {{sql: 'SELECT n FROM events', {often}}}\n")
+    lab.feed(1)
+    now, seen, over, lock = [0], [0], threading.Event(), threading.Lock()
+
+    def looking(work: LakeMaintenance, *_: object, **__: object) -> Iterator[MaintenanceAction]:
+        with lock:
+            now[0] += 1
+            seen.append(now[0])
+        over.wait(1)
+        with lock:
+            now[0] -= 1
+        yield from ()
+
+    monkeypatch.setattr(LakeMaintenance, "look", looking)
+    settings = MaintenanceSpec(max_parallel=most)
+    work = RunnerMaintenance(lab.lake._warehouse, settings, lab.lake.spark, frozenset(), lambda event: None)
+    work.start()
+    try:
+        _until(lambda: len(seen) > 4)
+    finally:
+        over.set()
+        work.end()
+    assert max(seen) == most
 
 
 def test_the_command(labs: Callable[..., Lab]) -> None:

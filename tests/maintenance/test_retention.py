@@ -96,6 +96,26 @@ def test_rows_go_by_age_and_tables_keep_what_they_have_made(labs: Callable[..., 
     assert numbers(lab, "doubled") == list(range(4 * ROWS, 5 * ROWS))
 
 
+@follows("rebuild it from what is left: `headwater flow rebuild {} --yes`")
+def test_a_table_is_not_emptied_by_itself_when_the_topic_has_lost_rows(labs: Callable[..., Lab]) -> None:
+    lab = labs(more=TABLES[: TABLES.index("  doubled")])
+    lab.feed(2)
+    of_age()
+    assert lab.acted(lab.lake.maintain(["events"]), "rows")[0]["rows"] == 2 * ROWS
+    lab.feed(1)
+    for file in (lab.root / "landing").glob("[01].json"):
+        file.unlink()  # the source has lost them too
+    lab.lake.start_over("topics.events", empty=True)
+    failed = {one.flow: one.error for one in lab.lake.run(once=True) if one.error is not None}
+    assert failed.keys() == {"tables.latest"}, failed
+    assert failed["tables.latest"].code is Code.SOURCE_CHANGED
+    assert "`retain.rows` has removed from topics.events" in str(failed["tables.latest"])
+    assert {row["g"]: row["n"] for row in lab.lake.table("latest").df().collect()} == {"g0": 9, "g1": 10, "g2": 11}
+    lab.lake.start_over("tables.latest", empty=True)
+    assert [one.error for one in lab.lake.run(once=True) if one.error is not None] == []
+    assert numbers(lab, "latest") == [9, 10, 11]
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_partition_goes_when_the_last_of_it_is_old(labs: Callable[..., Lab], format: str) -> None:
     lab = labs(format, "partition_by: [g], retain: {rows: 90d}", "")

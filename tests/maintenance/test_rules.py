@@ -181,6 +181,13 @@ def test_every_so_often() -> None:
     assert rules.is_due_again(NOW - HOUR, HOUR, NOW)
 
 
+def test_statistics_are_outgrown() -> None:
+    assert [rules.is_outgrown(1000, now) for now in (0, 665, 667, 1000, 1500, 1501)] == [
+        True, True, False, False, False, True,
+    ]  # fmt: skip
+    assert not rules.is_outgrown(0, 0) and rules.is_outgrown(0, 1)
+
+
 def test_partitions_in_the_history() -> None:
     partitions: list[Partition] = [(("day", "mon"), ("tenant", None)), (("day", "tue"), ("tenant", "a=b"))]
     assert rules.partitions_of_json(rules.partitions_json(partitions)) == partitions

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 
+from headwater.core.errors import Code, TerminalError
 from headwater.core.model import CommitTag
 from headwater.core.storage import Files
 
@@ -35,6 +37,19 @@ def removed_before(files: Files, flow: str) -> str | None:
         return str(json.loads(text)["ingested_before"])
     except (ValueError, KeyError, TypeError):
         return "an unknown time"
+
+
+def require_whole(files: Files, flow: str, inputs: Iterable[str], why: str) -> None:
+    """Before a table is filled again by itself: refused where an input lacks rows that it was made of."""
+    lacking = next((name for name in inputs if removed_before(files, name) is not None), None)
+    if lacking is None:
+        return
+    raise TerminalError(
+        Code.SOURCE_CHANGED,
+        f"{why}, so {flow} would be filled again, and lose what it has of rows that `retain.rows` has removed from"
+        f" {lacking}; it stays as it was",
+        hint=f"rebuild it from what is left: `headwater flow rebuild {flow} --yes`",
+    )
 
 
 def _path(flow: str) -> str:

@@ -15,6 +15,8 @@ from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
 from headwater.core.logs import get_logger
 from headwater.core.model import DELETED, CommitTag, Kind, Version
 from headwater.core.spec import View
+from headwater.flows.ledger import flow_name
+from headwater.flows.retention import require_whole
 from headwater.formats.base import Capability
 from headwater.formats.evolution import aligned
 from headwater.formats.native import NativeTable
@@ -96,6 +98,7 @@ class Refresher:
         made = self.compiled(end)
         obstacle = self._obstacle(made, start, end)
         if obstacle is not None:
+            self._require_whole(obstacle)
             if policy == "incremental_strict":
                 raise UsageError(Code.NOT_INCREMENTAL, obstacle, hint=made.refused.hint if made.refused else None)
             return RefreshDecision(True, obstacle)
@@ -251,8 +254,15 @@ class Refresher:
             return replace(done, refresh_type="none", reason="nothing has changed", rows_changed=0)
         return replace(done, rows_changed=changed, version=version)
 
+    def _require_whole(self, why: str) -> None:
+        """A table keeps what it has made of rows that retention has removed; a view follows its query."""
+        if self.storage.kind is Kind.TABLE:
+            inputs = [relation.label for relation in self.view_query.inputs()]
+            require_whole(self.storage.warehouse.files, flow_name(self.name, Kind.TABLE), inputs, why)
+
     def _rebuilt(self, done: Refreshed, why: RetractionMismatch) -> Refreshed:
         """A full refresh instead, unless that may not be."""
+        self._require_whole(str(why))
         if (self.policy or self.usual) == "incremental_strict":
             raise TerminalError(
                 Code.NOT_INCREMENTAL,

@@ -22,6 +22,7 @@ from headwater.core.progress import say
 from headwater.core.spec import Topic
 from headwater.exports.interop.sync import drop_targets
 from headwater.flows.ledger import Ledger, flow_name
+from headwater.flows.retention import removed_before
 from headwater.formats.base import Capability
 from headwater.formats.feed import advance_feeds
 from headwater.formats.registry import FORMATS
@@ -43,7 +44,8 @@ from headwater.operations.erasure.places import (
 from headwater.operations.erasure.readers import catch_up, is_kept, made_from, old_checkpoints, reads_only_now
 from headwater.operations.erasure.receipt import ErasedRelation, ErasureCheck, ErasureReceipt, keep
 from headwater.operations.erasure.search import Holding, Searched
-from headwater.project.graph import Name
+from headwater.project.graph import Name, graph_of
+from headwater.project.transforms import streaming_tables
 from headwater.query import gathered
 from headwater.runner.holds import alone
 from headwater.runner.setups.setup import Guard
@@ -166,6 +168,14 @@ class Erasure:
                 f"all {self.rows} rows of topic '{self.topic}' meet the condition",
                 hint="confirm with --yes",
             )
+        anew = ", ".join(map(str, self._begins_again))
+        if anew:
+            raise UsageError(
+                Code.USAGE,
+                f"{anew} would begin again from what topic '{self.topic}' has now, and `retain.rows` has removed"
+                " rows of it before",
+                hint="confirm with --yes",
+            )
         labels = [f"{name}: {', '.join(one.labels)}" for name, one in self.before.items() if one.labels]
         if labels:
             raise UsageError(
@@ -173,6 +183,23 @@ class Erasure:
                 f"versions with labels hold what is to be forgotten, and go with it ({'; '.join(labels)})",
                 hint="confirm with --yes",
             )
+
+    @property
+    def _is_retained(self) -> bool:
+        """Whether what is made of the topic has rows that the topic has lost by their age."""
+        return removed_before(self.warehouse.files, str(self._name)) is not None
+
+    @property
+    def _begins_again(self) -> list[Name]:
+        """Tables whose state would be that of the rows which the topic still has."""
+        if not (self.rows or self.was_begun) or not self._is_retained:
+            return []
+        tables, streaming = self.warehouse.project.tables, streaming_tables(self.warehouse.project)
+        direct = [name for name in self._readers if name.kind is Kind.TABLE and self._reads_topic(name)]
+        return [name for name in direct if tables[name.name].apply is not None or name.name in streaming]
+
+    def _reads_topic(self, name: Name) -> bool:
+        return any(each.of == self._name for each in graph_of(self.warehouse.project).inputs.get(name, ()))
 
     # --- what is done
 
@@ -221,6 +248,8 @@ class Erasure:
         """Let what is made of the rows take the removal in, and write it again where it held a value."""
         say(f"Bringing {name} up to date …")
         flow = flow_name(name.name, name.kind)
+        if name in self._begins_again and name.name not in streaming_tables(self.warehouse.project):
+            Ledger(self.warehouse.files, flow).restart(empty=True)
         if is_kept(self.warehouse, name):
             catch_up(self.warehouse, name, guard)
             if not reads_only_now(self.warehouse, name):  # nothing of it changed, and it still reads an old version
@@ -232,7 +261,16 @@ class Erasure:
         if name in self.held:
             restart_streams(self.warehouse, name)
             guard()
-            self._table_of(name).renew()
+            table = self._table_of(name)
+            table.renew(self._without(table.read()) if name.kind is Kind.TABLE and self._is_retained else None)
+
+    def _without(self, rows: DataFrame) -> DataFrame:
+        """Rows of a table that has what the topic has lost by its age, without those that meet the condition; all of
+        them where the table has other columns: what it still holds of them is told."""
+        try:
+            return rows.where(~F.coalesce(F.expr(self.condition.sql), F.lit(False)))
+        except AnalysisException:
+            return rows
 
     def _erase_past(self, name: Name) -> None:
         """Nobody needs the versions before any more."""

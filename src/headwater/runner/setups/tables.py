@@ -14,6 +14,7 @@ from headwater.core.spec import Table, layout_of
 from headwater.core.storage import Files
 from headwater.flows.flow import Flow, Steps
 from headwater.flows.ledger import Ledger, flow_name
+from headwater.flows.retention import require_whole
 from headwater.formats.spark_table import SparkTable
 from headwater.incremental.relations import InputRelation, RelationVersion, relation_of
 from headwater.project.graph import Name, graph_of
@@ -49,14 +50,17 @@ def table_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Guar
         return _seeded(warehouse, definition, table, ledger, guard)
     _begin(flow, ledger, table)
 
+    source_of = applied_from(warehouse, name, spark)
+
     def again(reason: str) -> NoReturn:
         guard()
+        require_whole(warehouse.files, flow, [source_of.label], reason)
         epoch = ledger.restart(empty=True).number
         message = f"{reason}: {flow} is emptied and filled again, in epoch {epoch}"
         raise TransientError(Code.SOURCE_CHANGED, message)
 
     target = applied_target(warehouse, definition, table, guard, partial(remember_shape, warehouse, name))
-    source = applied_input(warehouse, definition, applied_from(warehouse, name, spark), again, owes=target.owes)
+    source = applied_input(warehouse, definition, source_of, again, owes=target.owes)
     return Flow(flow, fingerprint(definition), source, target, ledger, guard, record=warehouse.state.note)
 
 
