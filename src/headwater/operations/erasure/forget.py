@@ -168,11 +168,11 @@ class Erasure:
                 f"all {self.rows} rows of topic '{self.topic}' meet the condition",
                 hint="confirm with --yes",
             )
-        anew = ", ".join(map(str, self._begins_again))
-        if anew:
+        restarted = ", ".join(map(str, self._begins_again))
+        if restarted:
             raise UsageError(
                 Code.USAGE,
-                f"{anew} would begin again from what topic '{self.topic}' has now, and `retain.rows` has removed"
+                f"{restarted} would begin again from what topic '{self.topic}' has now, and `retain.rows` has removed"
                 " rows of it before",
                 hint="confirm with --yes",
             )
