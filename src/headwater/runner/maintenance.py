@@ -32,6 +32,8 @@ EVERY = timedelta(minutes=1)
 LEAST = timedelta(seconds=1)
 SHARE = 0.05
 """The part of a thread's time that looks at a relation may take where nothing is found to do."""
+LONGEST = 2 * EVERY
+"""No relation waits longer than that for its next look, however slow the machine is: its files go on growing."""
 NAP = 0.5
 UNWINDING = 3.0
 """Seconds that a piece which is cut off may take to come to an end."""
@@ -124,7 +126,7 @@ class RunnerMaintenance:
             log.warning("maintenance failed", relation=flow_name(name, kind), error=str(error))
         finally:
             ended = time.monotonic()
-            rest = 0.0 if acted else (ended - begun) / SHARE
+            rest = 0.0 if acted else min((ended - begun) / SHARE, LONGEST.total_seconds())
             with self._lock:
                 self._turns[flow_name(name, kind)] = ended + max(rest, self._every(kind, name))
 
