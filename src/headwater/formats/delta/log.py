@@ -226,6 +226,10 @@ class TransactionLog:
     def checkpoint(self) -> bool:
         """Write the state at the latest version into one file, unless there is one."""
         snapshot = self.snapshot()
+        # A snapshot that was there before the checkpoint does not tell of it.
+        last = self._log.readLastCheckpointFile()
+        if last.isDefined() and last.get().version() == snapshot.version():
+            return False
         if snapshot.logSegment().checkpointProvider().version() == snapshot.version():
             return False
         self._log.checkpoint(snapshot, getattr(self._log, "checkpoint$default$2")())
