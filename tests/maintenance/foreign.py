@@ -41,10 +41,10 @@ def _iceberg(lake: Lake, kind: Kind, name: str) -> pa.Table:
 
 
 def _hudi(lake: Lake, kind: Kind, name: str) -> pa.Table:
-    from hudi import HudiTableBuilder
+    from hudi import HudiReadOptions, HudiTableBuilder
 
     table = HudiTableBuilder.from_base_uri(str(_folder(lake, kind, name))).build()
-    return pa.Table.from_batches(table.read_snapshot())
+    return pa.Table.from_batches(table.read(HudiReadOptions()))
 
 
 def _by_duckdb(lake: Lake, kind: Kind, name: str) -> pa.Table:
