@@ -17,7 +17,7 @@ sources:
 topics:
   events: {{from: landing{topic}}}
 views:
-  sums: {{sql: "SELECT g, count(*) AS k, sum(n) AS s FROM events GROUP BY g", refresh: {{policy: incremental}}}}
+  sums: {{sql: "SELECT g, count(*) AS k, sum(n) AS s FROM events GROUP BY g", refresh: {{policy: incremental}}{views}}}
 """
 ROWS = 4
 
@@ -31,7 +31,8 @@ class Lab:
     @staticmethod
     def make(root: Path, format: str, topic: str = "", more: str = "") -> Lab:
         (root / "landing").mkdir(parents=True)
-        text = PROJECT.format(format=format, topic=topic and f", {topic}") + more
+        views = ", format: delta" if format == "parquet" else ""  # a view is not only added to
+        text = PROJECT.format(format=format, topic=topic and f", {topic}", views=views) + more
         (root / "headwater.yml").write_text(text, encoding="utf-8")
         return Lab(root, Lake.open(root))
 

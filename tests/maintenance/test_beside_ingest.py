@@ -33,10 +33,12 @@ topics:
   events: {from: landing, compact: {every: 1s, small_files: 4}, retain: {versions: 5s}}
 views:
   sums:
+    format: KEYED
     sql: SELECT g, count(*) AS k, sum(n) AS s FROM events GROUP BY g
     refresh: {policy: incremental}
     compact: {every: 1s, small_files: 4}
   odd:
+    format: KEYED
     sql: SELECT n, g FROM topic('events') WHERE n % 2 = 1
     refresh: {policy: incremental}
     compact: {every: 1s, small_files: 4}
@@ -74,7 +76,13 @@ class Feed:
 
 def make(root: Path, format: str, maintenance: str = "{}") -> Feed:
     (root / "landing").mkdir()
-    text = PROJECT.replace("FORMAT", format).replace("COLD", COLD).replace("MAINTENANCE", maintenance)
+    keyed = "delta" if format == "parquet" else format  # plain Parquet is only added to
+    text = (
+        PROJECT.replace("FORMAT", format)
+        .replace("KEYED", keyed)
+        .replace("COLD", COLD)
+        .replace("MAINTENANCE", maintenance)
+    )
     (root / "headwater.yml").write_text(text, encoding="utf-8")
     return Feed(root)
 
