@@ -1,4 +1,4 @@
-"""A lake with one table, and what readers that are not ours see of it in other formats."""
+"""A lake with one topic, written to by hand, and what readers that are not ours see of it in other formats."""
 
 from __future__ import annotations
 
@@ -37,18 +37,17 @@ class Lab:
     def make(
         root: Path, format: str, schema: str, partition_by: Sequence[str] = (), options: dict[str, str] | None = None
     ) -> Lab:
-        """A lake whose table `t` is in a format, with its columns and nothing in it."""
+        """A lake whose topic `t` is in a format, with its columns and nothing in it."""
         root.mkdir(exist_ok=True)
         (root / "headwater.yml").write_text(
-            f"name: interop\nformat: {format}\nspark: {{conf: {{spark.sql.shuffle.partitions: '1'}}}}\n"
-            "tables:\n  t: {keys: [id]}\n  iceberg_too: {keys: [id], format: iceberg}\n"
-            "  delta_too: {keys: [id], format: delta}\n",
+            f"name: interop\nformat: {format}\nsources:\n  given: {{type: append, schema: id bigint}}\n"
+            "topics:\n  t: {from: given}\n  u: {from: given, format: iceberg}\n  v: {from: given, format: delta}\n",
             encoding="utf-8",
         )
         lab = Lab(root, Lake.open(root), format)
         columns = StructType.fromDDL(schema)
         lab.table.create(columns, Layout(partition_by=tuple(partition_by), options=options or {}))
-        lab.warehouse.remember(Kind.TABLE, "t")
+        lab.warehouse.remember(Kind.TOPIC, "t")
         return lab
 
     @property
@@ -57,11 +56,11 @@ class Lab:
 
     @property
     def table(self) -> SparkTable:
-        return self.warehouse.table(Kind.TABLE, "t")
+        return self.warehouse.table(Kind.TOPIC, "t")
 
     @property
     def label(self) -> str:
-        return "tables.t"
+        return "topics.t"
 
     def rows(self, *rows: tuple[Any, ...]) -> DataFrame:
         """Rows under the table's columns; what is left out at the end is NULL."""
@@ -90,11 +89,11 @@ class Lab:
         """The target's rows, as Spark sees them and as a library without a JVM does."""
         spark = self.warehouse.spark
         if to == "iceberg":
-            return rows_of(spark.table("lake.interop_tables.t")), listed(self.pyiceberg().scan().to_arrow())
+            return rows_of(spark.table("lake.interop_topics.t")), listed(self.pyiceberg().scan().to_arrow())
         location = next(one.target.location for one in self.lake.interop_targets() if one.target.format == "delta")
         return rows_of(spark.read.format("delta").load(location)), listed(by_deltalake(location))
 
-    def pyiceberg(self, name: str = "interop_tables.t") -> Any:
+    def pyiceberg(self, name: str = "interop_topics.t") -> Any:
         from pyiceberg.catalog.sql import SqlCatalog
 
         file = self.root / ".headwater" / "iceberg.db"
