@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from headwater.api.lake import Lake
 from headwater.core.errors import Code, HeadwaterError
 from headwater.core.model import Kind
 from headwater.maintenance.holds import Holds
@@ -113,6 +114,43 @@ def test_iceberg_becomes_delta_with_names_that_its_files_do_not_have(light: Ligh
     table.delete("id = 1")
     light.sync("i", "delta")
     assert by_deltalake(table.location()) == by_pyiceberg(light.iceberg())
+
+
+@pytest.mark.parametrize(("name", "to"), [("d", "iceberg"), ("i", "delta")])
+def test_a_table_that_becomes_empty_and_full_again(light: LightLake, name: str, to: str) -> None:
+    if name == "d":
+        light.append(rows(0))
+    else:
+        light.iceberg(rows(0).schema)
+        assert light.sync("i", "delta").files == 0
+        light.iceberg().append(rows(0))
+    light.sync(name, to)
+    if name == "d":
+        DeltaTable(light.delta).delete()
+    else:
+        light.iceberg().delete("id >= 0")
+    assert light.sync(name, to).files == 0
+    assert _seen(light, name) == []
+    if name == "d":
+        light.append(rows(3))
+    else:
+        light.iceberg().append(rows(3))
+    light.sync(name, to)
+    assert [row["id"] for row in _seen(light, name)] == [3, 4, 5]
+
+
+def test_a_lake_that_moves_takes_its_targets_along(tmp_path: Path) -> None:
+    light = LightLake.make(tmp_path / "old")
+    light.append(rows(0), partition_by=["p"])
+    light.sync("d", "iceberg")
+    light.lake.close()
+    (tmp_path / "old").rename(tmp_path / "new")
+    moved = LightLake(tmp_path / "new", Lake.open(tmp_path / "new"))
+    moved.sync("d", "iceberg")
+    assert by_pyiceberg(moved.target()) == by_deltalake(moved.delta)
+    assert str(tmp_path / "new") in next(iter(moved.target().scan().plan_files())).file.file_path
+    moved.append(rows(3))
+    assert moved.sync("d", "iceberg").files_added == 3
 
 
 def test_an_empty_text_is_no_null(light: LightLake) -> None:

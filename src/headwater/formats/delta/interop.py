@@ -6,6 +6,7 @@ the source's folder, which a VACUUM would take for garbage, is deleted. Readers 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 import uuid
@@ -100,7 +101,9 @@ class DeltaChange(StagedChange):
         self._change, self._before = change, before
         self._mapped = needs_mapping(change.to.schema)
         self._files = Files(root, context.storage)
-        self._check = Files(f"{context.warehouse.rstrip('/')}/{_CHECKS}/{uuid.uuid4().hex}", context.storage)
+        # One for each target: what a sync that was killed has left there, the next one takes away.
+        own = hashlib.sha256(root.encode()).hexdigest()[:16]
+        self._check = Files(f"{context.warehouse.rstrip('/')}/{_CHECKS}/{own}", context.storage)
 
     def read(self, paths: Collection[str] | None) -> pa.RecordBatchReader:
         """By deltalake, from a log elsewhere that names the same files in full."""
