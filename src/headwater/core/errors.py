@@ -111,6 +111,8 @@ class Code(Enum):
     # exports
     EXPORT_MISMATCH = "A reader that is not Headwater's finds other rows in a copy than were exported."
     EXPORT_CHANGED = "Somebody else has changed the target of an export, or it is the copy of something else."
+    EXPORT_UNAVAILABLE = "The target of an export can't be reached."
+    EXPORT_REFUSED = "The target of an export refuses access or rows."
     EXPORT_BUSY = "Another job is exporting to the same destination."
     UNKNOWN_JOB = "There is no such export job."
 

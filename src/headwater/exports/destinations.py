@@ -19,4 +19,4 @@ def open_target(warehouse: Warehouse, definition: Export) -> ExportTarget:
     kind = TARGETS.get(definition.format)
     location = location_of(warehouse, definition)
     warehouse.need(kind.needs(warehouse.context), location)
-    return kind.open(Destination(definition, warehouse.context, warehouse.spark, location))
+    return kind.open(Destination(definition, warehouse.context, warehouse.spark, location, warehouse.project.sources))

@@ -86,6 +86,8 @@ def export_snapshot(
         if isinstance(error, HeadwaterError) or not isinstance(error, Exception):
             raise
         raise as_headwater_error(error, [target.destination.location]) from error
+    finally:
+        target.close()
     return Exported(
         run,
         selected.label,

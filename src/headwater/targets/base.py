@@ -8,15 +8,18 @@ copy, has foreign readers read it, and publishes or discards it; or it applies t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 from headwater.core.errors import Unsupported
 from headwater.core.model import CommitTag, Version
+from headwater.core.record import Record
 from headwater.core.spec import Export
 from headwater.core.storage import Files
 from headwater.formats.base import LakeContext
+from headwater.sources.base import SourceSpec
 from headwater.spark.session import SessionNeeds
 
 if TYPE_CHECKING:
@@ -92,6 +95,8 @@ class Destination:
     spark: SparkSession
     location: str
     """`to`: a full path or URI, or a name in a catalog."""
+    sources: Mapping[str, SourceSpec] = field(default_factory=dict)
+    """The project's sources: a target of the same kind takes its address and its login from there."""
 
     @property
     def files(self) -> Files:
@@ -132,6 +137,20 @@ class StagedCopy:
     files: int
     version: Version | None = None
     """Of a target that has versions."""
+
+
+@dataclass(frozen=True)
+class RejectedRow(Record):
+    """A row that a target has refused, while it has taken the others."""
+
+    key: Mapping[str, Any]
+    reason: str
+    step: str
+    """The one that has tried it last."""
+    since: datetime
+    tried_at: datetime
+    tried_again: bool
+    """Whether it is with the next step; else the source has to give it again."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +226,19 @@ class ExportTarget(ABC):
         """The source's state that the target says it has: `SourceState.to_json()`, or a stream's positions; nothing if
         there is no target. Called by `status` and monitors."""
         return {}
+
+    def comparable(self, rows: DataFrame) -> DataFrame:
+        """Those of the source's prepared rows that `readers` have to find: without what the target refuses. Called when
+        the whole copy of a stream is read back."""
+        return rows
+
+    def rejected(self) -> Sequence[RejectedRow]:
+        """The rows that the target refuses now. Called after each step of a stream."""
+        return ()
+
+    def close(self) -> None:
+        """Let go of connections. Called once, when nothing more is asked of the target."""
+        return
 
     def _no_stream(self) -> Unsupported:
         message, hint = self.kind.refusal("stream")

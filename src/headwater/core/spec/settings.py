@@ -55,12 +55,22 @@ class GcsSpec(Frozen):
     )
 
 
+class JdbcSpec(Frozen):
+    """Access to a database by its JDBC driver."""
+
+    url: Secret = Field(description="Its address: `jdbc:…`.")
+    user: str | None = Field(default=None, description="User.")
+    password: Secret | None = Field(default=None, description="Password.")
+    driver: str | None = Field(default=None, description="The driver's class, where its jar does not tell.")
+
+
 class StorageSpec(Frozen):
-    """Keys of the object stores in use."""
+    """Keys of the object stores and databases in use."""
 
     s3: S3Spec | None = Field(default=None, description="Amazon S3 and alike (`s3://`).")
     azure: AzureSpec | None = Field(default=None, description="Azure Data Lake Storage (`abfss://`).")
     gcs: GcsSpec | None = Field(default=None, description="Google Cloud Storage (`gs://`).")
+    jdbc: dict[str, JdbcSpec] = Field(default={}, description="Databases that exports go to, by a name of your own.")
 
 
 class RuntimeSpec(Frozen):

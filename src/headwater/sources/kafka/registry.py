@@ -100,22 +100,29 @@ class SchemaRegistry:
         return text
 
     def _get(self, path: str) -> dict[str, Any] | None:
-        request = urllib.request.Request(f"{self.address}/{path}", headers={"Accept": "application/json"})
-        if self._login:
-            request.add_header("Authorization", f"Basic {base64.b64encode(self._login.encode()).decode()}")
         try:
-            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+            with urllib.request.urlopen(self.request(path), timeout=ANSWER_SECONDS) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == _NOT_THERE:
                     return None
-                raise self._failure(f"answers {error.code}", refused=error.code in _REFUSED) from error
+                raise self.failure(f"answers {error.code}", refused=error.code in _REFUSED) from error
         except (OSError, ValueError) as error:
-            raise self._failure(f"can't be reached: {getattr(error, 'reason', error)}") from error
+            raise self.failure(f"can't be reached: {getattr(error, 'reason', error)}") from error
 
-    def _failure(self, what: str, *, refused: bool = False) -> HeadwaterError:
+    def request(self, path: str, body: bytes | None = None) -> urllib.request.Request:
+        """A question to the registry, with its login; `body`: JSON that is posted."""
+        request = urllib.request.Request(f"{self.address}/{path}", body, {"Accept": "application/json"})
+        if body is not None:
+            request.add_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        if self._login:
+            request.add_header("Authorization", f"Basic {base64.b64encode(self._login.encode()).decode()}")
+        return request
+
+    def failure(self, what: str, *, refused: bool = False) -> HeadwaterError:
+        """An error that says what the registry has done."""
         message = f"the schema registry {self.address} {what}"
         if refused:
             hint = "check `schema_registry_auth`"
