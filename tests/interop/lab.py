@@ -122,4 +122,4 @@ def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
 def listed(found: pa.Table) -> list[dict[str, Any]]:
     """Rows in an order of their own, their columns by name."""
     rows = [dict(sorted(row.items())) for row in found.to_pylist()]
-    return sorted(rows, key=repr)
+    return sorted(rows, key=lambda row: str(row.get("id", row)))

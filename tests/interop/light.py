@@ -93,4 +93,4 @@ def by_pyiceberg(table: Any) -> list[dict[str, Any]]:
 
 def listed(found: pa.Table) -> list[dict[str, Any]]:
     rows = [dict(sorted(row.items())) for row in found.to_pylist()]
-    return sorted(rows, key=repr)
+    return sorted(rows, key=lambda row: str(row.get("id", row)))

@@ -217,6 +217,10 @@ def test_a_delta_log_that_somebody_wrote_to_is_left_alone(light: LightLake) -> N
     with pytest.raises(HeadwaterError) as refused:
         light.sync("i", "delta")
     assert refused.value.code is Code.TARGET_CHANGED
+    log.write_text("no JSON at all")
+    with pytest.raises(HeadwaterError) as refused:
+        light.sync("i", "delta")
+    assert refused.value.code is Code.TARGET_CHANGED
     light.sync("i", "delta", replace=True)
     assert by_deltalake(table.location()) == by_pyiceberg(table)
 

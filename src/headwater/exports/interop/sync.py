@@ -81,11 +81,8 @@ def sync(
         raise Unsupported(f"{kind.value} '{name}' as {to}: {why}", hint=hint)
     source = format.shared(warehouse.address(kind, name), warehouse.context)
     target = open_target(warehouse, kind, name, target_format, source.root)
-    before = target.state()
+    before = None if replace_target else target.state()
     label = label_of(kind, name)
-    if before is not None and replace_target:
-        target.drop()
-        before = None
     if before is not None:
         _require_ours(target.address, before, label)
     note = SyncNote(label, source.version, columns=_digest(source))
@@ -96,6 +93,8 @@ def sync(
             label, to, location, UNCHANGED, source.version, before.version, len(source.files), 0, 0, None, None, False,
             _since(begun),
         )  # fmt: skip
+    if replace_target:  # now that its files are known to be readable
+        target.drop()
     held = frozenset({source.version}) | (frozenset() if before is None else before.held)
     known = targets.record_of(warehouse.files, label, to) or TargetRecord(label, to, location, source.root, ())
     known = replace(known, location=location, root=source.root, held=tuple(sorted(held)))

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from deltalake import DeltaTable as Handle
 from deltalake import QueryBuilder
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headwater.core.errors import Code, TransientError, Unsupported
 from headwater.core.model import Version
@@ -39,6 +39,7 @@ from headwater.formats.interop.seam import (
     SyncNote,
     TargetChange,
     TargetState,
+    changed_by_others,
     stored_name,
 )
 from headwater.schema.arrow import as_spark
@@ -93,6 +94,8 @@ class DeltaInterop(InteropTarget):
             return Handle(self._root, storage_options=storage_options(self._context.storage))
         except TableNotFoundError:
             return None
+        except DeltaError as error:
+            raise changed_by_others(self.address, f"its log can't be read: {str(error).splitlines()[0]}") from error
 
 
 class DeltaChange(StagedChange):

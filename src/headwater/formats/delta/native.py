@@ -204,6 +204,10 @@ class DeltaNativeTable(NativeTable):
     def _upsert(self, rows: pa.Table, keys: Sequence[str], commit_tag: CommitTag | None) -> Version:
         return self._writer.upsert(rows, keys, commit_tag)
 
+    def opened(self) -> Handle:
+        """The latest version as deltalake has it, for what works with its log."""
+        return self._open()
+
     def _open(self, version: Version | None = None) -> Handle:
         path = self.address.path
         if path is None:

@@ -15,7 +15,7 @@ from headwater.core.errors import Code, TerminalError, Unsupported
 from headwater.core.storage import Files
 from headwater.formats.base import Address, LakeContext
 from headwater.formats.delta.commits import whole_path
-from headwater.formats.delta.native import storage_options
+from headwater.formats.delta.native import DeltaNativeTable
 from headwater.formats.delta.properties import PHYSICAL
 from headwater.formats.interop.seam import SEE, SharedFile, SharedVersion, described, number_of, relative, stored_name
 from headwater.schema.arrow import PLAIN_TYPES, arrow_type, within_python
@@ -30,7 +30,7 @@ def shared(address: Address, context: LakeContext) -> SharedVersion:
     """The latest version of a Delta table; refused where its files hold other rows than it does."""
     root = str(address.path)
     try:
-        handle = Handle(root, storage_options=storage_options(context.storage))
+        handle = DeltaNativeTable(address, context).opened()
     except TableNotFoundError as error:
         raise TerminalError(Code.NO_SUCH_RELATION, f"there is no Delta table at {address}") from error
     features = set(handle.protocol().reader_features or ())

@@ -30,6 +30,7 @@ from pyiceberg.table.update import (
     SetDefaultSpecUpdate,
 )
 from pyiceberg.typedef import Record
+from sqlalchemy.exc import DBAPIError
 
 from headwater.core.errors import Code, TransientError
 from headwater.core.model import Version
@@ -182,6 +183,8 @@ class IcebergChange(StagedChange):
             return self._transaction.commit_transaction().metadata.current_snapshot_id or 0
         except CommitFailedException as error:
             raise TransientError(Code.COMMIT_FAILED, f"another writer has committed meanwhile: {error}") from error
+        except DBAPIError as error:  # the catalog's database is taken, or away
+            raise TransientError(Code.COMMIT_FAILED, f"the catalog could not commit: {error.orig}") from error
 
     def discard(self) -> None:
         """Metadata that nothing names are a few small files, in the folder that goes with the target."""
