@@ -18,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from headwater.api.lake import Lake
 from headwater.core.errors import Code, HeadwaterError
 from headwater.core.model import Kind
+from headwater.exports.interop import targets
 from headwater.maintenance.holds import Holds
 from tests.hints.followed import follows
 from tests.interop.light import LightLake, by_deltalake, by_pyiceberg
@@ -321,6 +322,16 @@ def _killed_at(root: Path, name: str, to: str, moment: str) -> None:
         [sys.executable, "-c", _KILLED, str(root), name, to, moment], check=False, capture_output=True
     )
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+
+
+def test_a_target_is_forgotten_where_the_relation_itself_has_its_format_now(light: LightLake) -> None:
+    """Another format was given to the relation, and its own log lies where the target's was."""
+    light.append(rows(0))
+    files = light.lake._warehouse.files
+    targets.put(files, targets.TargetRecord("tables.d", "delta", light.delta, light.delta, (7,)))
+    assert light.lake.drop_interop("d", ["delta"]) == ["delta"]
+    assert len(by_deltalake(light.delta)) == 3
+    assert list(targets.records(files)) == []
 
 
 # --- commands, checks

@@ -131,7 +131,8 @@ def drop_target(warehouse: Warehouse, kind: Kind, name: str, to: str) -> bool:
     known = targets.record_of(warehouse.files, label, to)
     if known is None:
         return False
-    open_target(warehouse, kind, name, FORMATS.get(to), known.root).drop()
+    if warehouse.format(kind, name).name != to:  # else the relation itself has come to be in that format
+        open_target(warehouse, kind, name, FORMATS.get(to), known.root).drop()
     targets.forget(warehouse.files, label, to)
     return True
 
