@@ -60,6 +60,7 @@ def test_rows_go_by_age_and_tables_keep_what_they_have_made(labs: Callable[..., 
     of_age()
     (due,) = lab.acted(lab.lake.maintain(["events"], dry_run=True), "rows")
     assert (due["outcome"], due["rule"], due["rows"]) == ("due", "rows older than 1s", 2 * ROWS)
+    assert f"{2 * ROWS} rows" in headwater("maintain", "events", "--dry-run", "--project", lab.root).out
     assert lab.rows() == list(range(2 * ROWS)), "a dry run removes nothing"
     (done,) = lab.acted(lab.lake.maintain(["events"]), "rows")
     assert (done["outcome"], done["rows"]) == ("done", 2 * ROWS)

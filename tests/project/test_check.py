@@ -225,6 +225,15 @@ def test_a_codec_that_a_format_lacks_is_refused(find: Find, format: str) -> None
         assert [str(p.where) for p in find(BASE + text)] == expected
 
 
+@pytest.mark.parametrize("format", FORMATS.names())
+def test_rows_go_by_age_where_a_format_removes_any(find: Find, format: str) -> None:
+    problems = find(
+        BASE + f"topics: {{t: {{from: landing, format: {format}, retain: {{rows: 90d, dead_letters: 30d}}}}}}\n"
+    )
+    expected = [] if FORMATS.get(format).can(Capability.REPLACE) else ["headwater.yml:3 topics.t.retain.rows"]
+    assert [str(problem.where) for problem in problems] == expected
+
+
 def test_the_order_of_a_project(write: Write) -> None:
     text = "views: {c: {sql: select * from b}}\n"
     text += 'tables: {b: {sql: "select * from a, orders"}, a: {sql: select * from orders}}\n'

@@ -28,7 +28,7 @@ def maintain(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is due, and who holds which version.")] = False,
 ) -> None:
-    """Compact, cluster, expire and clean up what is due, and say which rule fired. Changes no row."""
+    """Compact, cluster, expire and clean up what is due, and say which rule fired. Only `retain` removes rows."""
     with common.open() as lake:
         report = lake.maintain(names or (), dry_run=dry_run)
     found = report.to_dict()
@@ -59,9 +59,15 @@ def _row(action: Mapping[str, Any]) -> dict[str, Any]:
         "why": why,
         "files": _change(action["files_before"], action["files_after"]),
         "size": _change(_size(action["bytes_before"]), _size(action["bytes_after"])),
-        "deleted": None if not deleted else f"{deleted} files, {_size(action['deleted_bytes'])}",
+        "deleted": _removed(action) or (f"{deleted} files, {_size(action['deleted_bytes'])}" if deleted else None),
         "outcome": action["outcome"],
     }
+
+
+def _removed(action: Mapping[str, Any]) -> str | None:
+    """What retention takes away."""
+    kinds = {"rows": "rows", "dead_letters": "dead letters"}
+    return f"{action['rows']} {kinds[action['action']]}" if action["action"] in kinds and action["rows"] else None
 
 
 def _change(before: object, after: object) -> str | None:
