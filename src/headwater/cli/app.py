@@ -39,7 +39,7 @@ COMMANDS = {
     "mv": "Materialized views: create, refresh, explain and verify them.",
     "forget": "Erase rows from a topic, its past and all that was made of them, and prove that they are gone.",
     "interop": "Topics, tables and views as tables of other formats, over the same files.",
-    "maintain": "Compact, cluster, expire and clean up what is due, and say which rule fired. Only `retain` removes rows.",
+    "maintain": "Compact, cluster, expire and clean up what is due, and say why. Only `retain` removes rows.",
     "parquet": "The files under topics, tables and views.",
     "source": "Sources: list them, and prepare their databases.",
     "table": "Tables: what they hold; load and restore them.",

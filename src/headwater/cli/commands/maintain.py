@@ -28,7 +28,7 @@ def maintain(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is due, and who holds which version.")] = False,
 ) -> None:
-    """Compact, cluster, expire and clean up what is due, and say which rule fired. Only `retain` removes rows."""
+    """Compact, cluster, expire and clean up what is due, and say why. Only `retain` removes rows."""
     with common.open() as lake:
         report = lake.maintain(names or (), dry_run=dry_run)
     found = report.to_dict()
