@@ -74,6 +74,35 @@ def test_a_new_column_keeps_the_numbers_of_the_others(light: LightLake) -> None:
     assert by_pyiceberg(light.target()) == by_deltalake(light.delta)
 
 
+def test_columns_that_only_files_have_are_passed_over(light: LightLake) -> None:
+    """Formats keep columns of their own in their files: Hudi's names of records, Paimon's keys."""
+    light.append(rows(0))
+    light.sync("d", "iceberg")
+    light.append(rows(3))
+    [file] = {path.name for path in Path(light.delta).glob("*.parquet")} - {
+        Path(task.file.file_path).name for task in light.target().scan().plan_files()
+    }
+    written = pq.read_table(Path(light.delta) / file)
+    own = pa.array([{"a": [1]}] * 3)
+    pq.write_table(written.append_column("_own", own), Path(light.delta) / file)
+    _grown(light.delta, 1, file)
+    assert light.sync("d", "iceberg").rows == 3
+    light.append(rows(6))
+    light.sync("d", "iceberg", full=True)
+    found = by_pyiceberg(light.target())
+    assert found == by_deltalake(light.delta) and found[0].keys() == {"id", "p", "v"}
+
+
+def _grown(root: str, version: int, file: str) -> None:
+    """The log says the size that a file has now."""
+    log = Path(root) / "_delta_log" / f"{version:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["size"] = (Path(root) / file).stat().st_size
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
 def test_deletion_vectors_are_refused(light: LightLake) -> None:
     light.append(rows(0))
     log = Path(light.delta) / "_delta_log" / f"{1:020d}.json"

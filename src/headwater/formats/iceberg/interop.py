@@ -206,8 +206,10 @@ class IcebergChange(StagedChange):
                 self._transaction._apply((AddPartitionSpecUpdate(spec=spec), SetDefaultSpecUpdate()))
             else:
                 self._transaction._apply((SetDefaultSpecUpdate.model_validate({"spec-id": same}),))
-        wanted = name_mapping(self._change.to.schema, self._transaction.table_metadata.schema())
-        if self._transaction.table_metadata.properties.get(_MAPPING) != wanted:
+        files = (footer.schema.to_arrow_schema() for footer in self._change.footers.values())
+        now, before = self._transaction.table_metadata, self._transaction.table_metadata.properties.get(_MAPPING)
+        wanted = name_mapping(self._change.to.schema, now.schema(), files, before)
+        if before != wanted:
             self._transaction.set_properties({_MAPPING: wanted})
 
     def _replace_files(self) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.name_mapping import MappedField, NameMapping
+from pyiceberg.table.name_mapping import MappedField, NameMapping, parse_mapping_from_json
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BinaryType,
@@ -53,6 +54,8 @@ _PLAIN: dict[pa.DataType, PrimitiveType] = {
     pa.timestamp("us"): TimestampType(),
     pa.timestamp("us", tz="UTC"): TimestamptzType(),
 }
+_OTHERS = 1_000_000_000
+"""From here on the numbers of what files have and the table has not."""
 _BOUNDED = (IntegerType, LongType, DateType, StringType, TimestampType, TimestamptzType, DecimalType)
 
 
@@ -135,11 +138,41 @@ def _is_same(old: IcebergType, new: pa.DataType) -> bool:
     return old == wanted or widened
 
 
-def name_mapping(stored: pa.Schema, schema: Schema) -> str:
-    """Which column is which in files that have no numbers."""
-    return NameMapping(
-        [_mapped(one, field) for one, field in zip(stored, schema.fields, strict=True)]
-    ).model_dump_json()
+def name_mapping(stored: pa.Schema, schema: Schema, files: Iterable[pa.Schema], before: str | None) -> str:
+    """Which column is which in files that have no numbers. What only files have gets numbers that no column has, since
+    pyiceberg reads no file with a column that it can't place."""
+    mapped = [_mapped(one, field) for one, field in zip(stored, schema.fields, strict=True)]
+    known = {name for one in mapped for name in one.names}
+    others = [one for one in ([] if before is None else parse_mapping_from_json(before).root) if _is_other(one)]
+    others = [one for one in others if known.isdisjoint(one.names)]
+    known.update(name for one in others for name in one.names)
+    numbers = count(max([_OTHERS, *(number + 1 for one in others for number in _numbers_in(one))]))
+    for file in files:
+        for one in file:
+            if one.name not in known and number_of(one) is None:
+                known.add(one.name)
+                others.append(_other(one.name, one.type, numbers))
+    return NameMapping([*mapped, *others]).model_dump_json()
+
+
+def _is_other(one: MappedField) -> bool:
+    return one.field_id is not None and one.field_id >= _OTHERS
+
+
+def _numbers_in(one: MappedField) -> list[int]:
+    return [one.field_id or 0, *(number for inner in one.fields for number in _numbers_in(inner))]
+
+
+def _other(name: str, kind: pa.DataType, numbers: Iterator[int]) -> MappedField:
+    number = next(numbers)
+    inner = []
+    if pa.types.is_struct(kind):
+        inner = [_other(one.name, one.type, numbers) for one in kind]
+    elif pa.types.is_map(kind):
+        inner = [_other("key", kind.key_type, numbers), _other("value", kind.item_type, numbers)]
+    elif pa.types.is_nested(kind):
+        inner = [_other("element", kind.value_type, numbers)]
+    return _field(number, [name], inner)
 
 
 def _mapped(one: pa.Field, field: NestedField) -> MappedField:

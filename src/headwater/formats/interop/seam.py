@@ -55,11 +55,6 @@ class SharedVersion:
     """The partition columns: each file has a value for each of them."""
     files: Mapping[str, SharedFile]
 
-    @property
-    def is_numbered(self) -> bool:
-        """Whether files know columns by number."""
-        return any(number_of(one) is not None for one in self.schema)
-
 
 @dataclass(frozen=True)
 class SyncNote:
