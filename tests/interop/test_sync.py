@@ -289,6 +289,17 @@ def test_the_files_of_a_target_are_held(light: LightLake) -> None:
     assert len(by_deltalake(light.delta)) == 6
 
 
+def test_a_target_whose_record_is_gone_is_held_again(light: LightLake) -> None:
+    """As after a restore: a backup has the tables, and not what is known of them besides."""
+    light.append(rows(0))
+    light.sync("d", "iceberg")
+    warehouse = light.lake._warehouse
+    targets.forget(warehouse.files, "tables.d", "iceberg")
+    assert light.sync("d", "iceberg").outcome == "unchanged"
+    assert Holds.of(warehouse).versions(Kind.TABLE, "d") == {0}
+    assert [one.current for one in light.lake.interop_targets()] == [True]
+
+
 def test_old_snapshots_of_a_target_go(light: LightLake, monkeypatch: pytest.MonkeyPatch) -> None:
     from headwater.formats.iceberg import interop
 

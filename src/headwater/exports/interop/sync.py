@@ -88,7 +88,11 @@ def sync(
     note = SyncNote(label, source.version, columns=_digest(source))
     change = _change(warehouse, source, note, before, widens=target_format.widens_files)
     location = str(target.address)
+    known = targets.record_of(warehouse.files, label, to) or TargetRecord(label, to, location, source.root, ())
     if before is not None and not full and _is_done(change, note, before):
+        if known.source_version != source.version or set(known.held) != before.held:  # a backup has no such records
+            known = replace(known, location=location, root=source.root, held=tuple(sorted(before.held)))
+            targets.put(warehouse.files, replace(known, source_version=source.version, target_version=before.version))
         return SyncResult(
             label, to, location, UNCHANGED, source.version, before.version, len(source.files), 0, 0, None, None, False,
             _since(begun),
@@ -96,7 +100,6 @@ def sync(
     if replace_target:  # now that its files are known to be readable
         target.drop()
     held = frozenset({source.version}) | (frozenset() if before is None else before.held)
-    known = targets.record_of(warehouse.files, label, to) or TargetRecord(label, to, location, source.root, ())
     known = replace(known, location=location, root=source.root, held=tuple(sorted(held)))
     targets.put(warehouse.files, known)
     whole = full or before is None or _is_redefined(source, note, before) or not is_plain(source)
@@ -117,7 +120,7 @@ def sync(
         warehouse.files,
         replace(
             known, held=tuple(sorted(after.held)), source_version=source.version, target_version=version,
-            rows=seen.rows if whole else known.rows, checksum=seen.checksum, synced_at=targets.now(),
+            rows=_total(after), checksum=seen.checksum, synced_at=targets.now(),
         ),
     )  # fmt: skip
     log.info("interop", relation=label, format=to, version=source.version, files=len(change.added))
@@ -203,6 +206,11 @@ def _expected(
                 raise
     store = Files(source.root, warehouse.context.storage)
     return measure(rows_of(source, store, source.files if paths is None else paths), source.schema)
+
+
+def _total(state: TargetState) -> int | None:
+    counts = [count for count in state.files.values() if count is not None]
+    return sum(counts) if len(counts) == len(state.files) else None
 
 
 def _is_done(change: TargetChange, note: SyncNote, before: TargetState) -> bool:

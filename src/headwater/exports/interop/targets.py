@@ -35,8 +35,9 @@ class TargetRecord(Record):
     """The one that it was read back at last."""
     target_version: Version | None = None
     rows: int | None = None
+    """How many it has."""
     checksum: str | None = None
-    """Of the rows that were read back last, by all readers alike."""
+    """Of the rows that were read back last: of the whole table, or of the new files."""
     synced_at: datetime | None = None
 
     def to_json(self) -> str:
