@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -44,17 +45,58 @@ def _asks_for(compared: ast.Compare, names: set[str]) -> bool:
     return bool(constants & names and whose & {"name", "type", "format"})
 
 
+def test_no_format_is_named_outside_of_its_package() -> None:
+    """Not in a comparison, and not in a table of what to do for which format: the registry says which is whose."""
+    names = {*FORMATS.names()} - {"parquet"}  # which is a type of files too
+    meant = {"core/spec/settings.py"}  # the format of who names none
+    named = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.value}"
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] != "formats" and path.relative_to(PACKAGE).as_posix() not in meant
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in names
+    ]
+    assert named == []
+
+
 def test_what_pyspark_keeps_to_itself_is_asked_for_in_one_room() -> None:
-    """`spark/internals.py` gives its Java objects to the others: a new release of Spark is a change of that room."""
-    kept = {"_jvm", "_jdf", "_jsparkSession", "_jsc", "_sc", "_gateway", "_jc", "_jrdd", "_jreader", "_jwrite"}
+    """`spark/` gives its Java objects to the others: a new release of Spark is a change of that room."""
     asked = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.attr}"
+        f"{path.relative_to(PACKAGE)}:{node.lineno} {name}"
         for path in PACKAGE.rglob("*.py")
         if path.relative_to(PACKAGE).parts[0] != "spark"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute) and node.attr in kept
+        if (name := _kept_by_pyspark(node)) is not None
     ]
     assert asked == []
+
+
+_OBJECTS = re.compile(r"_j(vm|df|spark|sc|c|rdd|reader|write|writer|sq|sqm|map|cols|context|conf)\w*|_sc|_gateway")
+_MODULES = ("pyspark.java_gateway", "pyspark.serializers", "pyspark.sql.pandas.types", "pyspark.sql.pandas.utils")
+_MODULES += ("pyspark.sql.utils", "pyspark.daemon", "pyspark.worker")
+
+
+def _kept_by_pyspark(node: ast.AST) -> str | None:
+    """A Java object behind an object of PySpark, or a module that it does not document."""
+    if isinstance(node, ast.Attribute) and _OBJECTS.fullmatch(node.attr):
+        return node.attr
+    if isinstance(node, ast.ImportFrom) and node.module in _MODULES:
+        return node.module
+    return None
+
+
+def test_names_and_texts_are_quoted_in_one_place() -> None:
+    """`core/quotes.py` for SQL. Other languages have rules of their own."""
+    others = {"project/load/forms.py", "sources/kafka/settings.py"}  # YAML; JAAS
+    quoted = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).as_posix() not in {"core/quotes.py", *others}
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"
+        if [getattr(one, "value", None) for one in node.args] in [[q, e] for q in "`'\"" for e in (q + q, "\\" + q)]
+    ]
+    assert quoted == []
 
 
 def test_no_native_reader_loads_pyspark() -> None:

@@ -301,7 +301,7 @@ class _Execution:
         if statement.what.system and not statement.history:
             columns = self._system(statement.what).columns
             return result_of([{"column": name, "type": type} for name, type in columns.items()], ["column", "type"])
-        from pyspark.sql.pandas.types import from_arrow_type
+        from headwater.spark.arrow_types import spark_schema_of
 
         kind, name = self._resolved(statement.what), statement.what.name
         if statement.history:
@@ -310,7 +310,7 @@ class _Execution:
         # An engine's own word for it: DuckDB's comes without a JVM.
         query = exp.select("*").from_(exp.to_table(f"{kind.plural}.{name}")).limit(0)
         found = answer(self._warehouse, query.sql(dialect="spark"), engine=self._engine, here=True)
-        rows = [{"column": f.name, "type": from_arrow_type(f.type).simpleString()} for f in found.schema]
+        rows = [{"column": f.name, "type": f.dataType.simpleString()} for f in spark_schema_of(found.schema)]
         return result_of(rows, ["column", "type"])
 
     def _set(self, statement: SetOption) -> Result:

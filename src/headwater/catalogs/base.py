@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -24,6 +25,8 @@ class LakeLocation:
 class CatalogSpec(Definition):
     """A catalog of Iceberg tables. `options` go to the catalog as they are."""
 
+    by_folder: ClassVar[bool] = False
+    """Whether a table is found by its folder alone: nobody else keeps where it is."""
     type: str = Field(description="Type of the catalog.")
     warehouse: str | None = Field(default=None, description="Where its tables lie; the project's warehouse if unset.")
 

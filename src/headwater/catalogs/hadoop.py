@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from headwater.catalogs.base import CatalogSpec, LakeLocation
 class HadoopCatalog(CatalogSpec):
     """Iceberg's Hadoop catalog: a folder and no service."""
 
+    by_folder: ClassVar[bool] = True
     type: Literal["hadoop"] = Field(
         default="hadoop", description="`hadoop`: a folder without a service; one writer only."
     )

@@ -14,6 +14,9 @@ from headwater.formats.parquet.format import PARQUET
 SYSTEM_FORMAT = DELTA
 """Of the tables that Headwater keeps for itself: the dead letters."""
 
+CATALOG_FORMAT = ICEBERG
+"""Of the tables in the embedded catalog."""
+
 FORMATS: Registry[Format] = Registry("format", "headwater.formats", Code.UNKNOWN_FORMAT)
 for _format in (DELTA, ICEBERG, HUDI, PAIMON, PARQUET):
     FORMATS.add(_format.name, _format)

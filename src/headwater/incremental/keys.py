@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BooleanType,
     ByteType,
@@ -30,6 +29,7 @@ from pyspark.sql.types import (
 from headwater.core.quotes import backticked
 from headwater.formats.key_filter import PLAIN, KeyFilter, ranges
 from headwater.spark.arrow_bridge import local_frame, lying
+from headwater.spark.arrow_types import arrow_schema_of
 from headwater.spark.frames import column
 
 FEW = 10_000
@@ -155,7 +155,7 @@ def having(df: DataFrame, keys: KeySet) -> DataFrame:
 def _local(spark: SparkSession, types: StructType, few: Sequence[tuple[Any, ...]]) -> DataFrame:
     """The keys as a frame that lies in the JVM: what they were computed from is not computed again."""
     fields = [StructField(f.name, LongType() if _is_instant(f.dataType) else f.dataType) for f in types.fields]
-    schema = to_arrow_schema(StructType(fields))
+    schema = arrow_schema_of(StructType(fields))
     arrays = [pa.array([key[at] for key in few], field.type) for at, field in enumerate(schema)]
     made = local_frame(spark, pa.table(arrays, schema=schema))
     if not any(_is_instant(f.dataType) for f in types.fields):

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from headwater.core.errors import Code, Unsupported, UsageError
@@ -24,6 +23,7 @@ from headwater.ingest.dead_letter_list import address_in, unknown_letter
 from headwater.ingest.forgotten import ForgottenCondition, forgotten_letters
 from headwater.sources.decoders.base import TOO_LARGE
 from headwater.spark.arrow_bridge import local_frame
+from headwater.spark.arrow_types import arrow_schema_of
 
 KEYS = ("topic", "id")
 FEW = 10_000
@@ -76,7 +76,7 @@ class DeadLetters:
                     "step": commit_tag.step,
                 }
                 dead_letters = [{**row.asDict(), **about, "id": _id(topic, row["position"]), "at": now} for row in few]
-                self._upsert(pa.Table.from_pylist(dead_letters, to_arrow_schema(SCHEMA)))
+                self._upsert(pa.Table.from_pylist(dead_letters, arrow_schema_of(SCHEMA)))
                 return len(few)
             # By key, without a commit tag: a step that is done again keeps what it rejects then, too.
             self._table.upsert(_letters(rejected, topic, source, commit_tag))

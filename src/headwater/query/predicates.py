@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from headwater.core.quotes import single_quoted
+
 Column = Any
 """What stands for a stored column: anything that can be compared."""
 
@@ -182,5 +184,5 @@ def describe(predicate: Predicate, name: Callable[[Column], str]) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
+        return single_quoted(value)
     return f"'{value.isoformat()}'" if isinstance(value, datetime) else str(value)

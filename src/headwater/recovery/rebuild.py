@@ -143,4 +143,4 @@ def _is_plain(sql: str | None) -> bool:
 def _shown(columns: list[str]) -> str:
     names = ", ".join(backticked(name) for name in columns if not name.startswith(HIDDEN))
     shown = f"{HIDDEN}shown"
-    return f"SELECT {names} FROM {STORED}" + (f" WHERE `{shown}`" if shown in columns else "")
+    return f"SELECT {names} FROM {STORED}" + (f" WHERE {backticked(shown)}" if shown in columns else "")

@@ -76,7 +76,7 @@ def _require_catalogs(lake: Context, tables: list[str], *, copied: bool) -> None
             continue
         catalog, *inner = split(record.table)
         spec = lake.catalogs.get(catalog)
-        ours = spec is None or catalog in lake.embedded or spec.type == "hadoop"
+        ours = spec is None or catalog in lake.embedded or spec.by_folder
         if ours or "/".join(inner) not in tables:
             continue
         if copied:

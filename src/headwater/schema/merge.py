@@ -63,6 +63,13 @@ def widened(one: DataType, other: DataType) -> DataType:
     return both
 
 
+def retyped(known: StructType, newer: StructType) -> StructType:
+    """The fields of both, the known ones first; where both have one, it has the newer type."""
+    both = merged_structs(known, newer, lambda _, new: new)
+    assert both is not None
+    return both
+
+
 def exact_type(one: DataType, other: DataType) -> DataType | None:
     """The type that holds every value of both, exactly; None if there is none."""
     return merged(one, other, _exact)

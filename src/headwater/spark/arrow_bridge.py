@@ -28,9 +28,10 @@ def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """A few rows of this process as a frame that lies in the JVM, without a Python worker."""
     import pyarrow as pa
     from pyspark.sql import DataFrame
-    from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
+    from headwater.spark.arrow_types import spark_schema_of
+
+    schema = spark_schema_of(rows.schema)
     parts = max(1, -(-rows.num_rows // ONE_TASK), -(-rows.nbytes // ONE_TASK_BYTES))
     with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
         with pa.ipc.new_stream(file.name, rows.schema) as writer:
@@ -120,13 +121,14 @@ def united(one: DataFrame, other: DataFrame) -> DataFrame:
 def gathered(frame: DataFrame) -> pa.Table:
     """All rows of a frame, in this process: the way back of `local_frame`."""
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from headwater.spark.arrow_types import arrow_schema_of
 
     known = lying(frame)
     if known is not None:
         return known
     batches = frame._collect_as_arrow()
-    return pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()
+    return pa.Table.from_batches(batches) if batches else arrow_schema_of(frame.schema).empty_table()
 
 
 def first_of(frame: DataFrame, rows: int) -> DataFrame:

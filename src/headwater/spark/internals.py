@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import DataType
 
 
@@ -44,6 +45,19 @@ def java_type(spark: SparkSession, data_type: DataType) -> Any:
 def gateway_of(context: SparkContext) -> Any:
     """The connection to the JVM, with its process."""
     return context._gateway
+
+
+def call_back(spark: SparkSession) -> None:
+    """Let Java call objects of Python that are given to it."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    ensure_callback_server_started(gateway_of(spark.sparkContext))
+
+
+def query_failure(query: StreamingQuery) -> Any:
+    """The Java exception that a streaming query has ended with; None if it has not failed."""
+    failure = query._jsq.exception()
+    return failure.get() if failure.isDefined() else None
 
 
 def query_execution(frame: DataFrame) -> Any:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater.core.errors import Code, TerminalError, Unsupported, UsageError
 from headwater.core.logs import get_logger
@@ -27,6 +26,7 @@ from headwater.incremental.run import Run, collected
 from headwater.incremental.schema_growth import grown, has_fields
 from headwater.incremental.state.base import ID, RetractionMismatch, Update
 from headwater.spark.arrow_bridge import local_frame, lying
+from headwater.spark.arrow_types import spark_schema_of
 from headwater.spark.frames import column
 from headwater.tables.lookups import require_no_retraction
 from headwater.tables.row_checks import RowChecks
@@ -304,7 +304,7 @@ class Refresher:
         rows = update.taken if update.taken is not None else lying(update.rows)
         if rows is None or (not update.appends and rows[DELETED].null_count):
             return None
-        schema, given = self.table.schema(), from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
+        schema, given = self.table.schema(), spark_schema_of(rows.schema)
         have = {f.name: f.dataType.simpleString() for f in given.fields}
         if any(have.get(f.name) != f.dataType.simpleString() for f in schema.fields):
             return None

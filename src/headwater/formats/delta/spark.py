@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from headwater.core.errors import Code, TerminalError
 from headwater.core.model import WEIGHT, At, Commit, CommitTag, DataFile, Expiry, Rewrite, TableStats, Version
-from headwater.core.quotes import backticked
+from headwater.core.quotes import backticked, spark_text
 from headwater.core.spec import Layout
 from headwater.core.storage import Files
 from headwater.formats.base import Address, Format, LakeContext
@@ -288,7 +288,7 @@ class DeltaTable(SparkTable):
         self.spark.sql(f"ALTER TABLE {self._name} SET {_tblproperties(properties)}")
 
     def _unset_properties(self, names: Sequence[str]) -> None:
-        self.spark.sql(f"ALTER TABLE {self._name} UNSET TBLPROPERTIES ({', '.join(map(_literal, names))})")
+        self.spark.sql(f"ALTER TABLE {self._name} UNSET TBLPROPERTIES ({', '.join(map(spark_text, names))})")
 
     def _renew(self, rows: DataFrame) -> Version:
         newest = {c.commit_tag.flow: c.commit_tag for c in reversed(self.history()) if c.commit_tag is not None}
@@ -429,9 +429,5 @@ def _all_names(schema: StructType) -> list[str]:
 
 
 def _tblproperties(properties: dict[str, str]) -> str:
-    pairs = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in properties.items())
+    pairs = ", ".join(f"{spark_text(key)} = {spark_text(value)}" for key, value in properties.items())
     return f"TBLPROPERTIES ({pairs})"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

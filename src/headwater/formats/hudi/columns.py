@@ -97,23 +97,3 @@ def _same_shape(have: DataType, want: DataType) -> bool:
     if isinstance(have, MapType) and isinstance(want, MapType):
         return _same_shape(have.keyType, want.keyType) and _same_shape(have.valueType, want.valueType)
     return True
-
-
-def merged(old: StructType, new: StructType) -> StructType:
-    """`old` with the types of `new` and, after its own columns, the columns that it lacks."""
-    wanted = {f.name: f for f in new.fields}
-    fields = [
-        StructField(f.name, _merged_type(f.dataType, wanted[f.name].dataType), True) if f.name in wanted else f
-        for f in old.fields
-    ]
-    return StructType(fields + [StructField(f.name, f.dataType, True) for f in new.fields if f.name not in old.names])
-
-
-def _merged_type(old: DataType, new: DataType) -> DataType:
-    if isinstance(old, StructType) and isinstance(new, StructType):
-        return merged(old, new)
-    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
-        return ArrayType(_merged_type(old.elementType, new.elementType), True)
-    if isinstance(old, MapType) and isinstance(new, MapType):
-        return MapType(_merged_type(old.keyType, new.keyType), _merged_type(old.valueType, new.valueType), True)
-    return new

@@ -19,7 +19,7 @@ from headwater.formats.evolution import can_widen, cannot_retype
 from headwater.formats.footers import column_bytes
 from headwater.formats.hudi import maintenance
 from headwater.formats.hudi.changes import ROW_ID, compared, partnerless, touched_files
-from headwater.formats.hudi.columns import from_stored, merged
+from headwater.formats.hudi.columns import from_stored
 from headwater.formats.hudi.commits import landed
 from headwater.formats.hudi.files import read_base_files
 from headwater.formats.hudi.instants import LAYOUT, OLDEST, SCHEMA, Instant
@@ -41,6 +41,7 @@ from headwater.formats.maintenance.rewrite import RewriteScope
 from headwater.formats.spark_table import SparkTable
 from headwater.formats.stats import table_stats
 from headwater.schema.changes import Retype, schema_changes
+from headwater.schema.merge import retyped
 from headwater.spark.frames import column, signed
 from headwater.spark.internals import java, java_session
 
@@ -282,7 +283,7 @@ class HudiSparkTable(SparkTable):
         for change in schema_changes(now, schema):
             if isinstance(change, Retype) and not can_widen(self.format, change.old, change.new):
                 raise cannot_retype(self.format, self.address, change)
-        wanted = merged(now, schema)
+        wanted = retyped(now, schema)
         if wanted != now:
             records.set({SCHEMA: wanted.json()})
 

@@ -49,7 +49,7 @@ def cut(address: Address, context: LakeContext) -> TableCut | None:
 def _of_catalog(name: TableName, address: Address, context: LakeContext) -> tuple[str, str] | None:
     """The table's folder and its metadata file in it, by the embedded catalog."""
     spec = catalog_of(name, context)
-    if spec is not None and spec.type == "hadoop" and spec.warehouse is None:
+    if spec is not None and spec.by_folder and spec.warehouse is None:
         return _of_folder(TableName(name.catalog, name.namespace, name.table, context.warehouse), context)
     if name.catalog not in embedded(context.catalogs):
         raise Unsupported(

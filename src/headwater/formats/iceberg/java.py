@@ -10,7 +10,6 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -21,7 +20,7 @@ from headwater.formats.iceberg.metadata import Metadata, unreadable
 from headwater.formats.iceberg.names import TableName, catalog_of, catalogs, lake_location
 from headwater.formats.iceberg.recovery import forget_landed, note_landed
 from headwater.spark.errors import causes, reason, unread_file
-from headwater.spark.internals import gateway_of, java, java_session
+from headwater.spark.internals import call_back, gateway_of, java, java_session
 from headwater.spark.session import activate
 
 _CONFLICTS = {
@@ -177,8 +176,7 @@ class JavaTable:
 
     def with_properties(self, properties: Mapping[str, str], work: Callable[[], object]) -> None:
         """Run SQL whose commit carries snapshot properties: a statement has no write options to hold them."""
-        gateway: Any = gateway_of(self.spark.sparkContext)
-        ensure_callback_server_started(gateway)
+        call_back(self.spark)
         call = _Call(work)
         failure = self.jvm.java.lang.Class.forName("java.lang.RuntimeException")
         self.jvm.org.apache.iceberg.spark.CommitMetadata.withCommitProperties(self.java_map(properties), call, failure)

@@ -6,14 +6,13 @@ import json
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import functions as F
 
 from headwater.core.model import DataFile, Version
 from headwater.formats.iceberg.java import JavaTable
 from headwater.formats.iceberg.metadata import KEPT, Metadata, field_ids
 from headwater.spark.frames import column
-from headwater.spark.internals import gateway_of, java_session
+from headwater.spark.internals import call_back, java_session
 
 if TYPE_CHECKING:
     from headwater.formats.iceberg.spark import IcebergTable
@@ -31,7 +30,7 @@ def expire(java: JavaTable, going: set[Version]) -> list[str]:
     # First what the lineage can't tell any more once a link of it is gone, then the snapshots themselves.
     table.updateProperties().set(KEPT, json.dumps(_unlinked(metadata, going, spared))).commit()
     found = _Paths()
-    ensure_callback_server_started(gateway_of(java.spark.sparkContext))
+    call_back(java.spark)
     # Without a time of its own Iceberg adds everything older than five days to the ids that it is given.
     action = table.expireSnapshots().expireOlderThan(0).deleteWith(found)
     for version in going:

@@ -171,7 +171,7 @@ class IcebergNativeTable(NativeTable):
         where = lake_location(self.context)
         found = spec.native_properties(where)
         storage = file_properties(self.context.storage)
-        if found is None and spec.type == "hadoop":
+        if found is None and spec.by_folder:
             return self._open_folder(spec.properties(where)["warehouse"], {**storage, **spec.options})
         if found is None:
             raise Unsupported(f"pyiceberg can't open the {spec.type} catalog '{self._name.catalog}'")

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 )
 from sqlglot import exp
 
+from headwater.core.quotes import spark_text
 from headwater.incremental.operator import Moment, Operator
 from headwater.incremental.run import Run, as_they_are
 from headwater.incremental.translation.expressions import plain, reference, sql
@@ -78,8 +79,7 @@ class Types:
         if not isinstance(data_type, AtomicType) or isinstance(data_type, BinaryType):
             raise NotIncremental("a linked subquery whose value over nothing can't be written down")
         text = frame.select(column(name).cast("string")).collect()[0][0]
-        quoted = str(text).replace("\\", "\\\\").replace("'", "\\'")
-        return f"CAST('{quoted}' AS {self.text(data_type)})"
+        return f"CAST({spark_text(str(text))} AS {self.text(data_type)})"
 
     def _shown(self, operator: Operator) -> tuple[DataFrame, StructType]:
         if id(operator) not in self._frames:

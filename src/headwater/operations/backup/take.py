@@ -21,7 +21,7 @@ from headwater.core.storage import Files, FolderFiles
 from headwater.flows.ledger import Ledger, flow_name
 from headwater.formats.base import Address
 from headwater.formats.iceberg.names import lake_location, split
-from headwater.formats.registry import FORMATS, SYSTEM_FORMAT
+from headwater.formats.registry import CATALOG_FORMAT, FORMATS, SYSTEM_FORMAT
 from headwater.formats.relocation import inside
 from headwater.ingest.dead_letter_list import DeadLetterList, address_in
 from headwater.operations.backup.manifest import BEGUN, MANIFEST, ROOTS, STATE, BackupManifest, RelationState
@@ -110,7 +110,7 @@ def _take(warehouse: Warehouse, writer: BackupWriter, *, metadata_only: bool) ->
         parts = Parts(warehouse, writer, metadata_only=metadata_only)
         parts.beginning()
         for table in _tables_of_catalog(warehouse):
-            parts.take_table("iceberg", Address(table=table))
+            parts.take_table(CATALOG_FORMAT.name, Address(table=table))
         taken = {flow: parts.take(flow) for flow in downstream_first(warehouse, _flows(warehouse))}
         parts.take_table(SYSTEM_FORMAT.name, address_in(warehouse.context))
         if not _lost_letters(warehouse, taken, parts.letters()):

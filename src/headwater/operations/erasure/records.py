@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headwater.core.quotes import double_quoted
 from headwater.formats.iceberg.avro import MAGIC, AvroFile
 
 BATCH_ROWS = 20_000
@@ -120,8 +121,7 @@ def _sqlite(data: bytes, place: str | None) -> Iterator[str]:
         try:
             names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             for table in names:
-                quoted = table.replace('"', '""')
-                cursor = connection.execute(f'SELECT * FROM "{quoted}"')
+                cursor = connection.execute(f"SELECT * FROM {double_quoted(table)}")
                 columns = [one[0] for one in cursor.description]
                 for row in cursor:
                     yield json.dumps(

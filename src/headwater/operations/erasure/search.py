@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from headwater.core.errors import HeadwaterError
+from headwater.core.quotes import single_quoted
 from headwater.core.record import Record
 from headwater.core.storage import Files
 from headwater.operations.erasure.condition import ErasureCondition
@@ -128,7 +129,7 @@ class ValueSearch:
 
     def _asked(self, table: pa.Table) -> Iterator[str]:
         for clause in self._patterns.clauses:
-            matched = (f"regexp_matches({_WHOLE_ROW}, '{_quoted(one)}')" for one in clause.duckdb)
+            matched = (f"regexp_matches({_WHOLE_ROW}, {single_quoted(one)})" for one in clause.duckdb)
             yield f"({' AND '.join(matched)})"
         names = {name.lower() for name in table.schema.names}
         if not self._condition.has_values and all(name.lower() in names for name in self._condition.columns):
@@ -152,7 +153,3 @@ def _is_regular(files: Files, path: str) -> bool:
     from pathlib import Path
 
     return Path(files.inside(path)).is_file()
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructField, StructType
 
 from headwater.core.errors import Unsupported
 from headwater.core.model import Row
 from headwater.query.result import printable_rows
 from headwater.schema.arrow import as_spark, conformed
+from headwater.spark.arrow_types import arrow_schema_of
 from headwater.spark.internals import arrow_batches, java_frame
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class ArrowOutput:
                         f"column '{field['name']}' holds intervals of months, which a result can't",
                         hint="read it as text: cast(… AS string)",
                     )
-        sent = to_arrow_schema(_struct(df.schema, sent=True))
-        final = to_arrow_schema(_struct(df.schema, sent=False))
+        sent = arrow_schema_of(_struct(df.schema, sent=True))
+        final = arrow_schema_of(_struct(df.schema, sent=False))
         return ArrowOutput(sent, as_spark(final.empty_table().to_reader()).schema)
 
     def read(self, message: bytes) -> pa.RecordBatch:

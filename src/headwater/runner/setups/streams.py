@@ -29,6 +29,7 @@ from headwater.runner.setups.stream_inputs import InputRebuilt, StreamInputs
 from headwater.schema.types import parse_ddl
 from headwater.sources.reader import Lag, OffsetRange
 from headwater.spark.errors import as_headwater_error
+from headwater.spark.internals import query_failure
 from headwater.tables.batches import Batches, BatchTarget, CheckpointLost, Mode
 from headwater.tables.epochs import KeptTable, new_rows_of
 from headwater.tables.transforms import as_declared, is_intact, kept_columns, started, transformed
@@ -227,9 +228,9 @@ class StreamFlow:
             return True
         ended, self._query = self._query, None
         self._of.leave()
-        failure = ended._jsq.exception()
-        if failure.isDefined():
-            raise self._as_error(Py4JJavaError("the query has failed", failure.get()))
+        failure = query_failure(ended)
+        if failure is not None:
+            raise self._as_error(Py4JJavaError("the query has failed", failure))
         return False
 
     def _take(self, batch: DataFrame, number: int) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from headwater.core.errors import Code, UsageError
@@ -29,6 +28,7 @@ from headwater.sources.kafka.protobuf import (
 )
 from headwater.sources.kafka.registry import Schema, SchemaRegistry
 from headwater.sources.kafka.wire_format import HEAD, message_head
+from headwater.spark.arrow_types import arrow_type_of
 
 _MESSAGE = "_headwater_message"
 _MAIN = "main.proto"
@@ -222,8 +222,8 @@ def _work(
                 problems.append({"reason": SCHEMA, "message": cast_failures[0]} if cast_failures else told)
             arrays = [
                 *batch.columns,
-                pa.array(values, to_arrow_type(wanted)),
-                pa.array(problems, to_arrow_type(PROBLEM_TYPE)),
+                pa.array(values, arrow_type_of(wanted)),
+                pa.array(problems, arrow_type_of(PROBLEM_TYPE)),
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, into, why])
 

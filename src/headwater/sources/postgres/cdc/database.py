@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
-from headwater.core.quotes import double_quoted
+from headwater.core.quotes import double_quoted, single_quoted
 from headwater.sources.postgres.cdc.config import PostgresCdcSource
 from headwater.sources.postgres.connection import connect, server_name, translated
 
@@ -209,9 +209,8 @@ class CdcDatabase:
 
     def slot_sql(self, connection: psycopg.Connection[Any]) -> str:
         """What makes the slot; from Postgres 17 on one that a standby may have, too."""
-        name = self.slot.replace("'", "''")
         also = ", false, false, failover => true" if connection.info.server_version >= FAILOVER else ""
-        return f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput'{also})"
+        return f"SELECT pg_create_logical_replication_slot({single_quoted(self.slot)}, 'pgoutput'{also})"
 
     def make_slot(self, connection: psycopg.Connection[Any]) -> SlotState:
         """Make the slot where there is none. Waits for the transactions that are open now."""

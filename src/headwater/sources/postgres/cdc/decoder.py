@@ -9,11 +9,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
+from headwater.schema.merge import retyped
+from headwater.schema.types import covers
 from headwater.sources.decoders.base import DECODE, EVENT, PROBLEM, RAW, SCHEMA, Decoder
 from headwater.sources.decoders.typed import PROBLEM_TYPE, conform, problem
 from headwater.sources.postgres.cdc.changes import ODD
 from headwater.sources.postgres.cdc.relations import AFTER, BEFORE, OP, UNCHANGED, RelationLog, TableShape
 from headwater.sources.postgres.cdc.types import typed, unfit
+from headwater.spark import frames
 
 RELATION = "_relation"
 _OF = "_headwater_relation"
@@ -41,13 +44,13 @@ class CdcDecoder(Decoder):
         known = [relation for relation in self._relations.all() if relation.id in ids]
         merged: StructType | None = None
         for relation in known:
-            merged = relation.event if merged is None else _merged(merged, relation.event)
+            merged = relation.event if merged is None else retyped(merged, relation.event)
         return merged or StructType()
 
     def decode(self, records: DataFrame, schema: StructType) -> DataFrame:
         made = self._expressions(self._looked_for(records), schema)
         df = records.withColumn(_OF, _id(records)).select("*", *made.sent).select("*", *made.typed)
-        return df.select(*(F.col(f"`{name}`") for name in records.columns), F.col(_OF), *made.decoded)
+        return df.select(*map(frames.column, records.columns), F.col(_OF), *made.decoded)
 
     def _expressions(self, relations: list[TableShape], schema: StructType) -> _ShapeExpressions:
         """Made once for a schema: a live step is small, and to build them takes longer than to run them."""
@@ -58,7 +61,7 @@ class CdcDecoder(Decoder):
 
     def unknown(self, schema: StructType) -> Column | None:
         """A column has a type even where it has no value: it is new for all records of a shape or for none."""
-        new = [one.id for one in self._relations.all() if _has_more(one.event, schema)]
+        new = [one.id for one in self._relations.all() if not covers(schema, one.event)]
         return F.col(_OF).isin(new) if new else None
 
     def _looked_for(self, records: DataFrame) -> list[TableShape]:
@@ -155,23 +158,3 @@ def _chosen(values: Sequence[tuple[TableShape, Column]], otherwise: Column) -> C
         mine = F.col(_OF) == relation.id
         chosen = F.when(mine, value) if chosen is None else chosen.when(mine, value)
     return otherwise if chosen is None else chosen.otherwise(otherwise)
-
-
-def _merged(older: StructType, newer: StructType) -> StructType:
-    """Both shapes' columns, with the newer one's types."""
-    fields = []
-    for f in older.fields:
-        new = newer[f.name] if f.name in newer.names else f
-        inner = isinstance(f.dataType, StructType) and isinstance(new.dataType, StructType)
-        fields.append(StructField(f.name, _merged(f.dataType, new.dataType)) if inner else new)  # type: ignore[arg-type]
-    return StructType(fields + [f for f in newer.fields if f.name not in older.names])
-
-
-def _has_more(given: StructType, known: StructType) -> bool:
-    for f in given.fields:
-        if f.name not in known.names:
-            return True
-        other = known[f.name].dataType
-        if isinstance(f.dataType, StructType) and isinstance(other, StructType) and _has_more(f.dataType, other):
-            return True
-    return False

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater.core.storage import Files
 from headwater.sources.postgres.cdc.spool import SCHEMA
 from headwater.spark.arrow_bridge import local_frame
+from headwater.spark.arrow_types import spark_schema_of
 
 FEW_ROWS = 10_000
 """Up to so many lie in the JVM, where the optimizer computes what is made of them in one go and in one thread."""
@@ -51,7 +51,7 @@ def staged_frame(spark: SparkSession, batches: Iterable[pa.RecordBatch], notes: 
     known = frozenset(relations)
     if writer is None:
         return Staged(local_frame(spark, pa.Table.from_batches(held, SCHEMA)), known)
-    schema = from_arrow_schema(SCHEMA, prefer_timestamp_ntz=False)
+    schema = spark_schema_of(SCHEMA)
     return Staged(spark.read.schema(schema).parquet(notes.spark_pattern(folder)), known)
 
 

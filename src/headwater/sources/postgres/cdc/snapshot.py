@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.core.errors import Code, TransientError
-from headwater.core.quotes import double_quoted
+from headwater.core.quotes import double_quoted, single_quoted
 from headwater.sources.postgres.cdc.changes import ODD
 from headwater.sources.postgres.cdc.database import ROWS, TEXT, CdcDatabase, parse_lsn, quoted_table, refusal
 from headwater.sources.postgres.cdc.relations import AFTER, PgColumn, TableShape, TypeCatalog
@@ -191,7 +191,7 @@ def _query(relation: TableShape, part: str, condition: str | None) -> str:
     columns = ", ".join(f"{_value(c)} AS {double_quoted(c.name)}" for c in relation.columns)
     arrays = [c for c in relation.columns if c.type.element is not None]
     head = "'" + f'{{"relation":"{relation.id}","op":"r","{AFTER}":' + "'"
-    named = [(_literal(f"{AFTER}.{c.name}"), double_quoted(c.name)) for c in arrays]
+    named = [(single_quoted(f"{AFTER}.{c.name}"), double_quoted(c.name)) for c in arrays]
     pairs = ", ".join(f"{at}, CASE WHEN array_ndims({name}) > 1 THEN {name}::text END" for at, name in named)
     odd = f"jsonb_strip_nulls(jsonb_build_object({pairs}))" if arrays else "NULL::jsonb"
     rest = f"""coalesce(',"{ODD}":' || nullif({odd}, '{{}}')::text, '')"""
@@ -219,7 +219,3 @@ def _text(name: str, type: PgType) -> str:
         return f"{name}::text"
     # A composite IS NOT NULL only where none of its fields is.
     return f"CASE WHEN {name} IS DISTINCT FROM NULL THEN format('%s', {name}) END"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.core.quotes import double_quoted
+from headwater.core.quotes import double_quoted, single_quoted
 from headwater.sources.base import SourceSpec
 from headwater.sources.postgres.connection import channel, connect, translating
 from headwater.sources.postgres.events.config import PostgresEventsSource
@@ -85,11 +85,11 @@ def _indexes(store: EventStore, column: str) -> list[Statement]:
 def _trigger(store: EventStore, database: EventsConnection) -> list[Statement]:
     done = bool(database.ask(_TRIGGER, (store.oid, TRIGGER)))
     function = f"{double_quoted(store.schema)}.{double_quoted(store.table[:40] + '_' + TRIGGER)}"
-    told = channel(store.name).replace("'", "''")
+    to = single_quoted(channel(store.name))
     return [
         Statement(
             f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS"
-            f" $headwater$ BEGIN PERFORM pg_notify('{told}', ''); RETURN NULL; END $headwater$",
+            f" $headwater$ BEGIN PERFORM pg_notify({to}, ''); RETURN NULL; END $headwater$",
             "tells whoever listens that there are new events",
             done,
         ),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.core.errors import Code, UsageError, did_you_mean, nearest
-from headwater.core.quotes import double_quoted
+from headwater.core.quotes import double_quoted, single_quoted
 from headwater.sources.decoders.base import HEAD
 from headwater.sources.postgres.connection import server_name
 from headwater.sources.postgres.events.config import ENVELOPE_FIELDS, PostgresEventsSource
@@ -279,4 +279,4 @@ def _check_path(spec: PostgresEventsSource, table: str, types: Mapping[str, str]
 
 
 def _array(parts: Iterable[str]) -> str:
-    return "ARRAY[" + ", ".join("'" + part.replace("'", "''") + "'" for part in parts) + "]"
+    return "ARRAY[" + ", ".join(map(single_quoted, parts)) + "]"
