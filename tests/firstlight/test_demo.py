@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.cli.commands import demo
+from headwater.cli.commands.standalone import demo
 from headwater.cli.shop import database
 from headwater.cli.shop.events import Sent, ShopEvents
 from headwater.core.errors import Code, UsageError

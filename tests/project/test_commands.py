@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headwater.cli.commands.demo import _make_room
+from headwater.cli.commands.standalone.demo import _make_room
 from headwater.cli.main import main
 from headwater.project.check import check_project
 from headwater.project.load.loader import load_project

@@ -14,7 +14,7 @@ import pyspark
 import pytest
 from typer.testing import CliRunner
 
-from headwater.cli.commands.connectors import app
+from headwater.cli.commands.standalone.connectors import app
 from headwater.core.errors import Code, HeadwaterError, IntegrityError, UsageError
 from headwater.spark import connectors
 from headwater.spark.connectors import Connector, Jar, ensure, load_lock

@@ -45,8 +45,10 @@ COMMANDS = {
     "table": "Tables: what they hold; load and restore them.",
     "topic": "Topics: what they hold, and how it got there.",
 }
-"""Each is a module of its name in `commands`: with `register`, or with an `app` of several commands. Its help is here
-too, so that the list of all is shown without loading them."""
+"""Each is a module of its name in `commands` or a folder of it: with `register`, or with an `app` of several commands.
+Its help is here too, so that the list of all is shown without loading them."""
+STANDALONE = frozenset({"completion", "connectors", "demo", "formats", "init", "schema"})
+"""Those that need no project, in a folder of their own."""
 
 
 class Commands(MutableMapping[str, Any]):
@@ -78,7 +80,8 @@ class Commands(MutableMapping[str, Any]):
 
 
 def _loaded(name: str) -> Any:
-    module = import_module(f"headwater.cli.commands.{name}")
+    folder = "commands.standalone" if name in STANDALONE else "commands"
+    module = import_module(f"headwater.cli.{folder}.{name}")
     alone = typer.Typer()
     if hasattr(module, "register"):
         module.register(alone)
