@@ -1,4 +1,4 @@
-"""What is stored of a query and brought forward by its sources' changes is its result; whatever changes at random."""
+"""What is stored of a query and maintained by its sources' changes is its result; whatever changes at random."""
 
 from __future__ import annotations
 

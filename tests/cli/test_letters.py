@@ -39,5 +39,11 @@ def test_a_hint_is_said_once() -> None:
     assert shown.err.splitlines() == list(hints_of(LETTERS)) and "discard_value" not in shown.out
 
 
+def test_a_hint_of_an_earlier_release_is_one_too() -> None:
+    earlier = [{**letter(1), "message": f"amount is string; cure: {HINT}"}]
+    assert list(hints_of(earlier)) == [f"schema (1): {HINT}"]
+    assert "cure" not in on_terminal(lambda: show_letters(earlier), 120).out
+
+
 def test_an_older_letter_without_a_message() -> None:
     assert len(in_pipe(lambda: show_letters([{**letter(1), "message": None, "position": None}])).lines) == 2

@@ -51,7 +51,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Shop:
 def test_what_cannot_be_taken_in_is_a_dead_letter(shop: Shop) -> None:
     with Lake.open(shop.root) as lake:
         dead_letters = lake.dead_letters("orders")
-    assert sorted((letter.reason, letter.message.partition("; cure: ")[0]) for letter in dead_letters) == [
+    assert sorted((letter.reason, letter.message.partition("; hint: ")[0]) for letter in dead_letters) == [
         ("decode", "not one JSON object"),
         ("decode", "not one JSON object"),
         ("schema", "event_timestamp can't be read as timestamp"),

@@ -47,8 +47,10 @@ def test_a_wrong_path_no_data_and_a_wrong_format(tmp_path: Path) -> None:
     ran = headwater("run", "--once", *here)
     assert "4 records are dead letters: `headwater dlq list` has the reasons" in ran.err
     (letter, *_) = headwater("dlq", "list", "--json", *here).json
-    cure = "not one JSON object; cure: set `file_format: csv` in its source, then `headwater flow rebuild sales --yes`"
-    assert letter["message"] == cure
+    expected = (
+        "not one JSON object; hint: set `file_format: csv` in its source, then `headwater flow rebuild sales --yes`"
+    )
+    assert letter["message"] == expected
 
     write(tmp_path, "path: ./landing, file_format: csv")
     assert headwater("check", *here).out == ""

@@ -115,7 +115,7 @@ def test_schema_policies(tmp_path: Path, format: str) -> None:
         (8, None),
     ]
     dead_letters = desk("dlq", "list", "--topic", "added", "--json").json
-    assert sorted(letter["message"].partition("; cure: ")[0] for letter in dead_letters) == [
+    assert sorted(letter["message"].partition("; hint: ")[0] for letter in dead_letters) == [
         "address: nowhere does not fit struct<city:string,zip:string>",
         "id: six does not fit bigint",
     ]
@@ -247,7 +247,7 @@ def test_types_widen_where_the_format_can(tmp_path: Path, format: str) -> None:
     assert (flow["rows"], flow["rejected"]) == ((2, 0) if widens else (1, 1))
     if not widens:
         (letter,) = desk("dlq", "list", "--json").json
-        problem, _, hint = letter["message"].partition("; cure: ")
+        problem, _, hint = letter["message"].partition("; hint: ")
         assert problem == "n: 5000000000 does not fit int"
         assert "mismatch: discard_value" in hint and "`headwater dlq replay kept`" in hint
         # The other cure, word by word: the type in the hints, and the flow from the beginning.
@@ -271,7 +271,7 @@ def test_declared_schemas(tmp_path: Path) -> None:
         assert "more" not in lake.topic("plain").df().columns
         assert "more" in lake.topic("open").df().columns
     (letter,) = desk("dlq", "list", "--topic", "plain", "--json").json
-    told, _, hint = letter["message"].partition("; cure: ")
+    told, _, hint = letter["message"].partition("; hint: ")
     assert told == "id is required and has no value" and hint.startswith("take NOT NULL from it")
 
 

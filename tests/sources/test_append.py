@@ -318,7 +318,7 @@ def test_decimals_stay_decimals(spark: SparkSession, tmp_path: Path, format: str
             {"id": 11, "price": Decimal("1")},
         ]
         assert topic.append(cast_failures).rejected == 5
-        dead_letters = {letter.message.partition("; cure: ")[0] for letter in lake.dead_letters("clicks")}
+        dead_letters = {letter.message.partition("; hint: ")[0] for letter in lake.dead_letters("clicks")}
     assert dead_letters == {
         "price: 0.0000000000000000001 does not fit decimal(38,18)",
         "ratio: 0.12345678901234567890123 does not fit double",

@@ -112,7 +112,7 @@ def test_broken_files_lines_and_values_are_dead_letters(shop: Shop) -> None:
     }
     assert dead_letters("csv_in_delta") == {"000000000001/day=2026-10-31/a.csv": ("decode", "not 2 columns")}
     assert list(dead_letters("parquet_in_delta")) == ["000000000001/broken.parquet"]
-    assert sorted((letter.reason, letter.message.split("; cure: ")[0]) for letter in found["strict"]) == [
+    assert sorted((letter.reason, letter.message.split("; hint: ")[0]) for letter in found["strict"]) == [
         ("decode", "not 2 columns"),
         ("schema", "amount: 1.5 does not fit int"),
         ("schema", "amount: 2.5 does not fit int"),

@@ -200,7 +200,7 @@ def test_what_has_no_place_is_a_dead_letter(spark: SparkSession, crm: Crm, tmp_p
     crm.run("UPDATE odd SET id = id + 10")
     project.run()
     with Lake.open(tmp_path) as lake:
-        told = sorted(letter.message.partition("; cure: ")[0] for letter in lake.dead_letters())
+        told = sorted(letter.message.partition("; hint: ")[0] for letter in lake.dead_letters())
         kept = [row.id for row in lake.topic("odd_log").df().selectExpr("after.id").collect()]
     assert sorted(kept) == [8, 18]
     reasons = ["d: 0044-03-15 BC does not fit date", "d: infinity does not fit date"]

@@ -81,7 +81,10 @@ def test_the_life_of_a_view(lab: Lab) -> None:
     )
     assert list(earlier.rows()) == [{"n": 0}]
     explained = command(lab, "mv", "explain", "totals").out
-    assert "aggregate by customer: count, sum  [brought forward]" in explained and "scan tables.orders" in explained
+    assert (
+        "aggregate by customer: count, sum  [incrementally maintained]" in explained
+        and "scan tables.orders" in explained
+    )
     assert "next refresh: nothing is new" in explained
     described = done(lab, "mv", "describe", "totals")
     assert [column["name"] for column in described["columns"]] == ["customer", "n", "total"]

@@ -11,7 +11,7 @@ from headwater.cli.grids import Cell, Grid, GridColumn, cut
 from headwater.cli.output import note, print_lines
 from headwater.cli.style import has_colour, width_of
 from headwater.cli.values import shown
-from headwater.core.model import HINT_MARK
+from headwater.core.model import HINT_MARK, OLDER_HINT_MARK
 
 ID = 8
 """As much of an id as tells dead letters apart; `dlq show` finds them by it."""
@@ -35,7 +35,7 @@ def hints_of(dead_letters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """What can be done, once for all that have the same reason and hint."""
     counts: dict[tuple[str, str], int] = {}
     for letter in dead_letters:
-        hint = str(letter["message"] or "").partition(HINT_MARK)[2]
+        hint = _message_and_hint(letter)[1]
         if hint:
             counts[str(letter["reason"]), hint] = counts.get((str(letter["reason"]), hint), 0) + 1
     for (reason, hint), count in counts.items():
@@ -59,5 +59,11 @@ def _text(name: str, letter: Mapping[str, Any]) -> str:
     if name == "id":
         return str(value)[:ID]
     if name == "message":
-        return str(value or "").partition(HINT_MARK)[0]
+        return _message_and_hint(letter)[0]
     return shown(value.replace(microsecond=0)) if isinstance(value, datetime) else shown(value)
+
+
+def _message_and_hint(letter: Mapping[str, Any]) -> tuple[str, str]:
+    text = str(letter["message"] or "")
+    message, _, hint = text.partition(HINT_MARK if HINT_MARK in text else OLDER_HINT_MARK)
+    return message, hint

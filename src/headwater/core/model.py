@@ -18,8 +18,10 @@ Version = int
 At = Version | datetime
 """Which state to read: a version, or the newest one committed at or before a time (aware, UTC)."""
 
-HINT_MARK = "; cure: "
+HINT_MARK = "; hint: "
 """Between a dead letter's message and what can be done about it."""
+OLDER_HINT_MARK = "; cure: "
+"""The same in lakes of earlier releases."""
 
 Scalar: TypeAlias = bool | int | float | Decimal | str | bytes | date | datetime | timedelta | None
 """A value without parts: decimals are `Decimal`, whole numbers `int`, moments have a zone."""

@@ -30,7 +30,7 @@ Recorder = Callable[[StepRecord], None]
 """Is told of each try of a step, and takes no time for it: `State.note`."""
 
 _CANCELLED = re.compile(r"cancelled job (?:tag|group)")
-"""What Spark says of a job that was ended because its flow was told to stop."""
+"""What Spark says of a job that was ended because its flow was asked to stop."""
 
 log = get_logger(__name__)
 
@@ -211,7 +211,7 @@ class StepEngine(Generic[Rows]):
             try:
                 self._tell(step.intent.end)
             except Exception as error:  # raised again before the next step, if it is still so
-                log.warning("input not told", flow=self.flow, error=str(error))
+                log.warning("input not notified", flow=self.flow, error=str(error))
         self.note(step, landed)
         intent = step.intent
         return StepDone(self.flow, intent.epoch, intent.step, intent.end, landed, step.recovered)

@@ -28,7 +28,7 @@ _BETWEEN_WORDS = r"(?U)[^\w@.+-]+"
 
 @dataclass(frozen=True)
 class ForgottenCondition(Record):
-    """One condition whose rows are not taken in any more."""
+    """One condition whose rows are not ingested any more."""
 
     id: str
     condition: str
@@ -113,7 +113,7 @@ def forgotten_letters(letters: DataFrame, conditions: Sequence[ForgottenConditio
 
 def _marked(letters: DataFrame, conditions: Sequence[ForgottenCondition]) -> DataFrame:
     """Letters in a box with a mark. Their bytes are read as JSON, as far as they are that: an event that could not be
-    taken in often is not. So a value that alone is enough is also looked for among the words of bytes and message."""
+    ingested often is not. So a value that alone is enough is also looked for among the words of bytes and message."""
     df = letters.select(F.struct("*").alias(_BOX), F.lit(False).alias(_HIT))
     text = F.col(f"{_BOX}.raw").cast("string")
     for each in conditions:

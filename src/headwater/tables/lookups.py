@@ -35,7 +35,7 @@ def require_no_retraction(made: Compiled) -> None:
 
 
 def _below(kept: StoredResult, operator: Operator) -> list[Operator]:
-    """All operators but an aggregate at the top that is brought forward: it adds to what is stored."""
+    """All operators but an aggregate at the top that is maintained incrementally: it adds to what is stored."""
     if not (isinstance(kept, Grouped) and kept.brings_forward):
         return operator.walk()
     return [one for one in operator.walk() if one is not kept.aggregate]

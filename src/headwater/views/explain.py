@@ -40,7 +40,7 @@ def _node(operator: Operator, view_query: ViewQuery) -> ExplainNode:
 
 
 def _topped(operator: Operator, view_query: ViewQuery) -> ExplainNode:
-    """The aggregate at the top is brought forward from what is stored of it."""
+    """The aggregate at the top is incrementally maintained from what is stored of it."""
     if operator.strategy is Strategy.LINEAR and len(operator.inputs) == 1:
         inner = _topped(operator.inputs[0], view_query)
         return ExplainNode(
@@ -48,5 +48,8 @@ def _topped(operator: Operator, view_query: ViewQuery) -> ExplainNode:
         )
     inputs = tuple(_node(one, view_query) for one in operator.inputs)
     return ExplainNode(
-        in_words_of(view_query, operator.title), "brought forward", "adds the change to the stored groups", inputs
+        in_words_of(view_query, operator.title),
+        "incrementally maintained",
+        "adds the change to the stored groups",
+        inputs,
     )

@@ -175,7 +175,7 @@ class DeltaNativeTable(NativeTable):
         return None if found is None else info_in(found.decode())
 
     def _latest(self) -> Handle:
-        """The latest version; a handle that is held is brought forward, if its table is still the same one."""
+        """The latest version; a handle that is held is updated, if its table is still the same one."""
         if self._held is not None:
             handle, seen = self._held
             if seen is not None and seen == stamp(str(self.address.path), handle.version()):

@@ -1,4 +1,4 @@
-"""Stored groups brought forward: what a change brings to each, merged with what is stored of it.
+"""Stored groups maintained incrementally: what a change brings to each, merged with what is stored of it.
 
 The columns for it are made and handed to Spark once: over a few rows, that takes longer than to compute them.
 """

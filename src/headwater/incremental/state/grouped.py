@@ -47,7 +47,7 @@ class Grouped(StoredResult):
         self._forward: GroupMerge | None = None
 
     def prepare(self, input: DataFrame) -> None:
-        """Find out which aggregates can be brought forward, by the types of the input."""
+        """Find out which aggregates can be maintained incrementally, by the types of the input."""
 
         def type_of(value: str) -> DataType:
             return input.select(F.expr(value)).schema[0].dataType
@@ -68,7 +68,7 @@ class Grouped(StoredResult):
     @property
     def description(self) -> str:
         if self._forward is not None:
-            return "stored groups are brought forward by the change; a group whose rows have to be seen is read again"
+            return "stored groups are updated by the change; a group whose rows have to be seen is read again"
         return "the groups that the change touches are recomputed from the sources"
 
     # --- all of it

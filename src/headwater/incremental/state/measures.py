@@ -1,4 +1,4 @@
-"""Aggregates that can be brought forward from what was stored and what has changed, without the rows between."""
+"""Aggregates that can be maintained from what was stored and what has changed, without the rows between."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def added(whole: str, change: str) -> StoredMeasure:
 
 
 def measure_of(text: str, type_of: TypeOf) -> Measure | None:
-    """How an aggregate call is brought forward; None if it has to be recomputed from the group's rows."""
+    """How an aggregate call is maintained; None if it has to be recomputed from the group's rows."""
     call = sqlglot.parse_one(text, dialect="spark")
     condition: exp.Expression | None = None
     if isinstance(call, exp.Filter):

@@ -22,7 +22,7 @@ _COLUMNS = {
 
 def dead_letters_table() -> SystemTable:
     return SystemTable(
-        "dead_letters", "events that could not be taken in, without their bytes", _COLUMNS, _values, _by_spark
+        "dead_letters", "events that could not be ingested, without their bytes", _COLUMNS, _values, _by_spark
     )
 
 

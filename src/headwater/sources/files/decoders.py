@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from headwater.core.model import HINT_MARK
 from headwater.sources.decoders.base import CAST_FAILURES, DECODE, EVENT, POSITION, PROBLEM, RAW, SCHEMA, Decoder
 from headwater.sources.decoders.cast_failures import texts_of, unless_none, with_more
 from headwater.sources.decoders.csv import not_utf8
@@ -57,7 +58,7 @@ class FileDecoder(Decoder):
     def __init__(self, inner: Decoder, partitions: Partitions, file_format: str, flow: str) -> None:
         self._inner = inner
         self._partitions = partitions
-        self._cures = "" if file_format in ("text", "binary") else _with_cures(file_format, flow)
+        self._with_hint = "" if file_format in ("text", "binary") else _with_hints(file_format, flow)
         self.textual = inner.textual
 
     def detect(self, records: DataFrame) -> StructType:
@@ -110,9 +111,9 @@ class FileDecoder(Decoder):
 
     def _hinted(self, decoded: DataFrame) -> DataFrame:
         """What can't be decoded, in a file whose name says that it is of another format: that is told."""
-        if POSITION not in decoded.columns or not self._cures:
+        if POSITION not in decoded.columns or not self._with_hint:
             return decoded
-        return decoded.withColumn(PROBLEM, F.expr(self._cures).cast(PROBLEM_TYPE))
+        return decoded.withColumn(PROBLEM, F.expr(self._with_hint).cast(PROBLEM_TYPE))
 
     def _names(self, schema: StructType) -> list[str]:
         return [name for name in self._partitions.schema.names if name in schema.names]
@@ -145,13 +146,13 @@ class FileDecoder(Decoder):
         )
 
 
-def _with_cures(file_format: str, flow: str) -> str:
+def _with_hints(file_format: str, flow: str) -> str:
     """The problem of a record, in SQL, with what to do where its file is read as what it is not. One expression, made
     once: live steps are small, and to build them takes longer than to run them."""
     topic = flow.partition(".")[2] or flow
     again = f"then `headwater flow rebuild {topic} --yes`"
     hints = {
-        ending[1:]: f"; cure: set `file_format: {kind}` in its source, {again}"
+        ending[1:]: f"{HINT_MARK}set `file_format: {kind}` in its source, {again}"
         for ending, kind in others(file_format).items()
     }
     endings = f"[.]({'|'.join(hints)})([.]({'|'.join(packed[1:] for packed in PACKED)}))?#[^#]*$"

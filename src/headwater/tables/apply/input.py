@@ -23,7 +23,7 @@ from headwater.tables.apply.target import check_ordered
 from headwater.tables.apply.truncation import TRUNCATED, noted, remembered
 
 STEP_ROWS = 1_000_000
-"""A backlog is taken in steps of about so many rows; a version is never cut."""
+"""A backlog is read in steps of about so many rows; a version is never cut."""
 
 
 class VersionsInput(FlowInput[DataFrame]):
