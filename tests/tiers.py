@@ -22,9 +22,8 @@ import pytest
 from tests.scale import TIER
 
 JAVA_FIXTURES = frozenset({"spark", "kafka", "registry"})
-REPEATED = frozenset(
-    {"HEADWATER_SEED", "HEADWATER_VIEWS_CYCLES", "HEADWATER_TPCH_SCALE", "HEADWATER_KILLS", "HEADWATER_HOLD"}
-)
+SIZES = ("HEADWATER_VIEWS_CYCLES", "HEADWATER_TPCH_SCALE", "HEADWATER_KILLS", "HEADWATER_HOLD", "HEADWATER_BACKUPS")
+REPEATED = frozenset({"HEADWATER_SEED", *SIZES})
 """What the environment may say of a run."""
 FORGOTTEN = (
     "this test has started {what}, and neither uses a fixture that does nor is marked `spark`: "

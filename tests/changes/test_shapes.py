@@ -24,8 +24,9 @@ from headwater.sql.dialect import Headwater
 from headwater.sql.references import parse_query
 from tests.changes.lab import SCHEMAS, Row, Shop, States, as_text, frame, frame_of
 from tests.changes.shapes import REFUSED, SHAPES
+from tests.scale import scaled
 
-CYCLES = 2
+CYCLES = int(scaled("HEADWATER_VIEWS_CYCLES", usual=2, full=4))
 Change = dict[str, tuple[list[Row], list[Row]]]
 
 

@@ -19,7 +19,6 @@ from headwater.sources.reader import ReadableTable, Reader
 
 CONNECTORS = (Reader, ReadableTable, Decoder, FollowedTable, SparkTable, NativeTable)
 SEAMS = (*CONNECTORS, Operator, Sources, FlowInput, Target, Steps)
-SEAMS += (FlowInput, Target, Steps)
 CALLER = re.compile(r"\b([Cc]all(s|ed)?|compares|asks?|uses?|opens?|makes one)\b")
 HELPERS = {"_once", "_unborn", "_aligned", "_check_layout", "_no_such_version", "_not_told"}
 """What is shared above a seam, and is no part of it."""

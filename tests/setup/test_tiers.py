@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.tiers import SIZES
 
 ROOT = Path(__file__).parents[2]
 TESTS = """\
@@ -77,3 +81,24 @@ def test_a_fast_test_never_starts_java(tmp_path: Path) -> None:
 def test_what_each_tier_takes(arguments: list[str], more: list[str], tmp_path: Path) -> None:
     passed, said = ran(tmp_path, *arguments)
     assert [one for one in passed if one != "test_without"] == more, said
+
+
+def test_contributing_says_how_large_each_tier_is() -> None:
+    """A line for each size that `scaled` gives, and a run that fails repeats it."""
+    called = [
+        call
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "scaled"
+    ]
+    sizes = {
+        (ast.literal_eval(call.args[0]), *(f"{ast.literal_eval(word.value):g}" for word in call.keywords))
+        for call in called
+    }
+    lines = re.findall(
+        r"^\| `(HEADWATER_\w+)` \| .+ \| ([\d.]+) \| ([\d.]+) \|$",
+        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
+        flags=re.MULTILINE,
+    )
+    assert sizes == set(lines)
+    assert {name for name, *_ in lines} == set(SIZES)
