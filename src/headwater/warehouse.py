@@ -185,9 +185,9 @@ class Warehouse:
 
     def definition(self, kind: Kind, name: str) -> RelationSpec:
         """What the project says of a relation, or the statement that made it."""
-        found = self.project.relations(kind).get(name)
-        if found is not None:
-            return found
+        definition = self.project.relations(kind).get(name)
+        if definition is not None:
+            return definition
         record = self.record(kind, name)
         if kind is Kind.VIEW and record is not None and record.statement is not None:
             return placed(View.model_validate_json(record.statement), name, Where("statement"))
@@ -296,14 +296,14 @@ class Warehouse:
         self, kind: Kind, name: str, *, changes: bool = False, start: At | None = None, consumer: str = "stream"
     ) -> DataFrame:
         """A streaming frame of what people see; what is cut off by LIMIT can't be followed."""
-        found = self.existing(kind, name).read_stream(changes=changes, start=start, consumer=consumer)
+        rows = self.existing(kind, name).read_stream(changes=changes, start=start, consumer=consumer)
         record = self.record(kind, name)
         if record is None or record.shown is None:
-            return found
+            return rows
         query = unordered(record.shown)
         if query.args.get("limit") is not None:
             raise Unsupported(f"{kind.value} '{name}' is cut off by LIMIT: what comes in and falls out is not recorded")
-        return shown(found, (query.select(quoted_column(WEIGHT)) if changes else query).sql(dialect="spark"))
+        return shown(rows, (query.select(quoted_column(WEIGHT)) if changes else query).sql(dialect="spark"))
 
     def need_format(self, format: str) -> None:
         """Have Spark know a format that the project may not name. Called before the session is used for it."""
@@ -326,16 +326,16 @@ class Warehouse:
 
     def foreign(self, format: str, address: Address, spark: SparkSession | None = None) -> SparkTable:
         """A handle on somebody else's table."""
-        found = FORMATS.get(format)
+        of = FORMATS.get(format)
         if spark is None:
             self.need_format(format)
         session = spark or self.spark
         activate(session)
-        table = found.spark(session, address, self.context)
+        table = of.spark(session, address, self.context)
         if not table.exists():
             there = None if address.path is None else found_in(Files(address.path, self.context.storage))
             hint = None if there is None else f"what lies there is {there}"
-            raise UsageError(Code.NO_SUCH_RELATION, f"there is no {found.title} table at {address}", hint=hint)
+            raise UsageError(Code.NO_SUCH_RELATION, f"there is no {of.title} table at {address}", hint=hint)
         return table
 
     def remember(self, kind: Kind, name: str, *, hidden: tuple[str, ...] = (), shown: str | None = None) -> None:
@@ -431,10 +431,10 @@ def quoted_column(name: str) -> exp.Column:
 
 def shown(stored: DataFrame, sql: str) -> DataFrame:
     """What a query over STORED makes of the stored rows; of a version before a column was added, without that."""
-    given: dict[str, Any] = {STORED: stored}
+    frames: dict[str, Any] = {STORED: stored}
     # Names may have braces, which would stand for what is given.
     text = without_later_columns(sql, stored.columns).replace("{", "{{").replace("}", "}}")
-    return stored.sparkSession.sql(text.replace(STORED, "{" + STORED + "}"), **given)
+    return stored.sparkSession.sql(text.replace(STORED, "{" + STORED + "}"), **frames)
 
 
 def without_later_columns(sql: str, columns: Iterable[str]) -> str:

@@ -161,11 +161,11 @@ class Lake:
         if spec is None:
             hint = did_you_mean(name, self.project.sources)
             raise UsageError(Code.UNKNOWN_REFERENCE, f"there is no source '{name}'", hint=hint)
-        found = preparation(spec, self.project.name)
+        needs = preparation(spec, self.project.name)
         if run:
-            found.run()
-        statements = tuple(PreparedStatement(one.sql, one.why, one.done) for one in found.statements)
-        return SourcePreparation(name, run, statements, tuple(found.notes))
+            needs.run()
+        statements = tuple(PreparedStatement(one.sql, one.why, one.done) for one in needs.statements)
+        return SourcePreparation(name, run, statements, tuple(needs.notes))
 
     # --- relations
 
@@ -263,19 +263,19 @@ class Lake:
         """Events that could not be ingested, newest first; all of them without a `limit`."""
         self._require_lettered(topic)
         try:
-            found = self._letter_list().list(topic, limit, reason)
+            rows = self._letter_list().list(topic, limit, reason)
         except Unsupported:
-            found = self._letters(topic).list(topic, limit, reason)
-        return Listing(DeadLetter(**one) for one in found)
+            rows = self._letters(topic).list(topic, limit, reason)
+        return Listing(DeadLetter(**one) for one in rows)
 
     def dead_letter(self, id: str) -> DeadLetterDetails:
         """One of them with its bytes, by its id or the beginning of it."""
         try:
-            found = self._letter_list().find(id)
+            row = self._letter_list().find(id)
         except Unsupported:
-            found = self._letters(None).find(id)
-        raw = found.pop("raw")
-        return DeadLetterDetails(**found, raw=None if raw is None else bytes(raw))
+            row = self._letters(None).find(id)
+        raw = row.pop("raw")
+        return DeadLetterDetails(**row, raw=None if raw is None else bytes(raw))
 
     def replay_dead_letters(
         self, topic: str | None = None, *, ids: Sequence[str] = (), reason: str | None = None
@@ -306,12 +306,12 @@ class Lake:
         """Forget dead letters for good; returns how many."""
         dead_letters = self._letters(topic)
         if ids:
-            found = [
+            rows = [
                 one
                 for one in map(dead_letters.find, ids)
                 if topic in (None, one["topic"]) and reason in (None, one["reason"])
             ]
-            return sum(dead_letters.drop(str(one["topic"]), [str(one["id"])]) for one in found)
+            return sum(dead_letters.drop(str(one["topic"]), [str(one["id"])]) for one in rows)
         topics = [topic] if topic is not None else list(dead_letters.topics())
         return sum(dead_letters.drop(name, dead_letters.ids(name, (), reason, whole=True)) for name in topics)
 

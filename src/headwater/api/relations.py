@@ -58,8 +58,8 @@ class Relation:
 
     def _repr_html_(self) -> str:
         """What is known of it without reading it: what a notebook shows."""
-        found = {**self.summary().to_dict(), "columns": self.columns}
-        return html_record(f"{self.kind.value} {self.name}", found)
+        fields = {**self.summary().to_dict(), "columns": self.columns}
+        return html_record(f"{self.kind.value} {self.name}", fields)
 
     @property
     def kind(self) -> Kind:
@@ -274,8 +274,8 @@ class Relation:
 def _origin(definition: Spec | None) -> str | None:
     """What a relation is made from, in a word or two."""
     if isinstance(definition, Table):
-        given = ((key, value) for key, value in definition.origins.items() if value)
-        return next((value if key in ("from", "seed") else key for key, value in given), None)
+        origins = ((key, value) for key, value in definition.origins.items() if value)
+        return next((value if key in ("from", "seed") else key for key, value in origins), None)
     return definition.from_ if isinstance(definition, Topic) else None
 
 

@@ -105,8 +105,8 @@ class RelationDescription(RelationSummary):
 
     def to_dict(self) -> dict[str, object]:
         """Without what is not known of this one."""
-        found = super().to_dict()
-        return {key: value for key, value in found.items() if value is not None or key not in _IF_KNOWN}
+        fields = super().to_dict()
+        return {key: value for key, value in fields.items() if value is not None or key not in _IF_KNOWN}
 
 
 # --- dead letters
@@ -145,8 +145,8 @@ class DeadLetterDetails(DeadLetter):
                 raw, encoding = self.raw.decode("utf-8"), "utf-8"
             except UnicodeDecodeError:
                 raw, encoding = base64.b64encode(self.raw).decode(), "base64"
-        found = {**super().to_dict(), "raw": raw}
-        return {**{name: found[name] for name in _LETTER}, "encoding": encoding}
+        fields = {**super().to_dict(), "raw": raw}
+        return {**{name: fields[name] for name in _LETTER}, "encoding": encoding}
 
 
 _LETTER = (

@@ -285,14 +285,14 @@ class _Execution:
         except TerminalError as error:
             if error.problem.code is not Code.NO_SUCH_VERSION:
                 raise
-            told = UsageError(error.problem.code, error.problem.message, hint=error.problem.hint)
-            raise pointed(told, self._text, asked_moment(query)) from error.__cause__
+            refused = UsageError(error.problem.code, error.problem.message, hint=error.problem.hint)
+            raise pointed(refused, self._text, asked_moment(query)) from error.__cause__
         except UsageError as error:
             cause: Any = error.__cause__
             error_class = cause.getErrorClass() if hasattr(cause, "getErrorClass") else None
             if error_class:
-                found = blame(error_class, cause.getMessageParameters() or {}, self._text, query)
-                raise found or pointed(error, self._text, _context(cause, self._text)) from cause
+                blamed = blame(error_class, cause.getMessageParameters() or {}, self._text, query)
+                raise blamed or pointed(error, self._text, _context(cause, self._text)) from cause
             raise pointed(error, self._text, _named_in(error, query)) from error.__cause__
 
     # --- what is there
@@ -309,8 +309,8 @@ class _Execution:
             return result_of([commit.to_dict() for commit in commits], HISTORY)
         # An engine's own word for it: DuckDB's comes without a JVM.
         query = exp.select("*").from_(exp.to_table(f"{kind.plural}.{name}")).limit(0)
-        found = answer(self._warehouse, query.sql(dialect="spark"), engine=self._engine, here=True)
-        rows = [{"column": f.name, "type": f.dataType.simpleString()} for f in spark_schema_of(found.schema)]
+        result = answer(self._warehouse, query.sql(dialect="spark"), engine=self._engine, here=True)
+        rows = [{"column": f.name, "type": f.dataType.simpleString()} for f in spark_schema_of(result.schema)]
         return result_of(rows, ["column", "type"])
 
     def _set(self, statement: SetOption) -> Result:

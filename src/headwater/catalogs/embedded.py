@@ -57,8 +57,8 @@ class EmbeddedCatalog:
         query = "SELECT catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location"
         with self._open() as connection:
             made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'iceberg_tables'").fetchone()
-            found = connection.execute(f"{query} FROM iceberg_tables").fetchall() if made else []
-        return [Row(*row) for row in found if row[3] is not None]
+            rows = connection.execute(f"{query} FROM iceberg_tables").fetchall() if made else []
+        return [Row(*row) for row in rows if row[3] is not None]
 
     def put(self, rows: Iterable[Row]) -> None:
         """Make these the places of their tables."""

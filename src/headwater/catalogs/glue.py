@@ -17,12 +17,12 @@ class GlueCatalog(CatalogSpec):
     catalog_id: str | None = Field(default=None, description="Account of the catalog; the caller's if unset.")
 
     def properties(self, place: LakeLocation) -> dict[str, str]:
-        found = super().properties(place)
+        properties = super().properties(place)
         if self.region:
-            found["client.region"] = self.region
+            properties["client.region"] = self.region
         if self.catalog_id:
-            found["glue.id"] = self.catalog_id
-        return found
+            properties["glue.id"] = self.catalog_id
+        return properties
 
     def native_properties(self, place: LakeLocation) -> dict[str, str]:
         return self.properties(place)

@@ -30,15 +30,15 @@ class JdbcCatalog(CatalogSpec):
 
     def properties(self, place: LakeLocation) -> dict[str, str]:
         uri = self._uri(place)
-        found = {**super().properties(place), "uri": uri, "jdbc.schema-version": "V1"}
+        properties = {**super().properties(place), "uri": uri, "jdbc.schema-version": "V1"}
         if uri.startswith(SQLITE):
             # SQLite has one writer: a second connection of one process would only wait for the first.
-            found["clients"] = "1"
+            properties["clients"] = "1"
         if self.user:
-            found["jdbc.user"] = self.user
+            properties["jdbc.user"] = self.user
         if self.password:
-            found["jdbc.password"] = self.password.reveal()
-        return found
+            properties["jdbc.password"] = self.password.reveal()
+        return properties
 
     def native_properties(self, place: LakeLocation) -> dict[str, str] | None:
         uri = self._alchemy_uri(self._uri(place))

@@ -24,7 +24,7 @@ class RestCatalog(CatalogSpec):
 
     def properties(self, place: LakeLocation) -> dict[str, str]:
         """The service knows where its tables lie: a warehouse is sent only if one is named."""
-        found = {
+        properties = {
             "type": "rest",
             "uri": self.uri,
             "warehouse": self.warehouse,
@@ -33,4 +33,4 @@ class RestCatalog(CatalogSpec):
             "scope": self.scope,
             "oauth2-server-uri": self.oauth2_server_uri,
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in properties.items() if value}

@@ -100,12 +100,12 @@ class Holds:
     @staticmethod
     def of(warehouse: Warehouse) -> Holds:
         """Ask all that may hold something."""
-        found: defaultdict[str, list[Hold]] = defaultdict(list)
+        holds: defaultdict[str, list[Hold]] = defaultdict(list)
         for holder in HOLDERS:
             for hold in holder(warehouse):
-                if hold not in found[hold.relation]:
-                    found[hold.relation].append(hold)
-        return Holds(dict(found))
+                if hold not in holds[hold.relation]:
+                    holds[hold.relation].append(hold)
+        return Holds(dict(holds))
 
     def on(self, kind: Kind, name: str) -> list[Hold]:
         """Those on a relation, the oldest version first."""

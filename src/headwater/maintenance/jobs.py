@@ -224,16 +224,16 @@ def _orphans_due(subject: MaintainedRelation) -> Sequence[Due]:
 
 
 def _find_orphans(subject: MaintainedRelation, due: Sequence[Due]) -> JobEffect | None:
-    found = subject.table.orphans(subject.now - ORPHAN_AGE)
-    return JobEffect(deleted_files=len(found), deleted_bytes=sum(file.bytes for file in found)) if found else None
+    orphans = subject.table.orphans(subject.now - ORPHAN_AGE)
+    return JobEffect(deleted_files=len(orphans), deleted_bytes=sum(file.bytes for file in orphans)) if orphans else None
 
 
 def _remove_orphans(subject: MaintainedRelation, due: Sequence[Due]) -> JobEffect | None:
-    found = subject.table.orphans(subject.now - ORPHAN_AGE)
-    if not found:
+    orphans = subject.table.orphans(subject.now - ORPHAN_AGE)
+    if not orphans:
         return None
-    gone = subject.table.remove_files([file.path for file in found])
-    return JobEffect(deleted_files=gone, deleted_bytes=sum(file.bytes for file in found))
+    gone = subject.table.remove_files([file.path for file in orphans])
+    return JobEffect(deleted_files=gone, deleted_bytes=sum(file.bytes for file in orphans))
 
 
 # --- the table's own records

@@ -51,10 +51,10 @@ def partition_of(file: DataFile) -> Partition:
 
 def by_partition(files: Iterable[DataFile]) -> Mapping[Partition, list[DataFile]]:
     """The files of each partition."""
-    found: defaultdict[Partition, list[DataFile]] = defaultdict(list)
+    files_of: defaultdict[Partition, list[DataFile]] = defaultdict(list)
     for file in files:
-        found[partition_of(file)].append(file)
-    return found
+        files_of[partition_of(file)].append(file)
+    return files_of
 
 
 def is_small(file: DataFile, target: int, compaction: Compaction) -> bool:
@@ -76,11 +76,11 @@ def compaction_due(
     done_with: Collection[str] = (),
 ) -> list[Due]:
     """The partitions that are to be compacted. `done_with`: small files that a compaction has left as they are."""
-    found = [
+    dues = [
         _partition_due(partition, [file for file in its if file.path not in done_with], target, compaction, now)
         for partition, its in by_partition(files).items()
     ]
-    return [due for due in found if due is not None]
+    return [due for due in dues if due is not None]
 
 
 def _partition_due(
@@ -115,7 +115,7 @@ def clustering_due(
     now: datetime,
 ) -> list[Due]:
     """The partitions with files that came after they were clustered, long enough ago."""
-    found = []
+    dues = []
     for partition, its in by_partition(files).items():
         since = clustered_at.get(partition)
         new = [file for file in its if since is None or file.committed_at is None or file.committed_at > since]
@@ -124,8 +124,8 @@ def clustering_due(
             continue
         size = sum(file.bytes for file in new)
         what = f"{_files(len(new))}, {readable_size(size)}, not clustered for {format_duration(clustering.every)}"
-        found.append(Due(what, partition, len(new), size))
-    return found
+        dues.append(Due(what, partition, len(new), size))
+    return dues
 
 
 def is_due_again(last: datetime | None, every: timedelta, now: datetime) -> bool:
@@ -154,8 +154,8 @@ def partition_text(partition: Partition) -> str:
 
 def partitions_json(partitions: Iterable[Partition]) -> str | None:
     """As the history keeps them; None for a table without partitions."""
-    found = [dict(partition) for partition in partitions if partition]
-    return json.dumps(found, sort_keys=True) if found else None
+    named = [dict(partition) for partition in partitions if partition]
+    return json.dumps(named, sort_keys=True) if named else None
 
 
 def partitions_of_json(text: str | None) -> list[Partition]:

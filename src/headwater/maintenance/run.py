@@ -68,8 +68,8 @@ class LakeMaintenance:
     def relations(self, names: Sequence[str] = ()) -> list[tuple[Kind, str]]:
         """Those that have data and a definition; by name: those that are named."""
         known = [(record.kind, record.name) for record in self.warehouse.state.relations()]
-        found = [(kind, name) for kind, name in known if self._is_defined(kind, name)]
-        return found if not names else [one for name in names for one in self._named(name, found)]
+        defined = [(kind, name) for kind, name in known if self._is_defined(kind, name)]
+        return defined if not names else [one for name in names for one in self._named(name, defined)]
 
     def look(
         self, kind: Kind, name: str, spark: SparkSession | None = None, *, dry_run: bool = False
@@ -223,11 +223,11 @@ class LakeMaintenance:
         return False
 
     def _named(self, name: str, known: Sequence[tuple[Kind, str]]) -> list[tuple[Kind, str]]:
-        found = [one for one in known if name in (one[1], flow_name(one[1], one[0]))]
-        if len(found) == 1:
-            return found
-        if found:
-            either = " or ".join(flow_name(one, kind) for kind, one in found)
+        matches = [one for one in known if name in (one[1], flow_name(one[1], one[0]))]
+        if len(matches) == 1:
+            return matches
+        if matches:
+            either = " or ".join(flow_name(one, kind) for kind, one in matches)
             raise UsageError(Code.NO_SUCH_RELATION, f"'{name}' is not one relation", hint=f"write {either}")
         for kind in Kind:
             for each in self.warehouse.names(kind):

@@ -120,8 +120,8 @@ class MaintenanceMemory:
 
     def may_try(self, relation: str, action: str, now: datetime) -> bool:
         """Whether it has not just failed."""
-        found = self._failures.get((relation, action))
-        return found is None or found[1] <= now
+        failure = self._failures.get((relation, action))
+        return failure is None or failure[1] <= now
 
 
 @dataclass

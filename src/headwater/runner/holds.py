@@ -82,8 +82,8 @@ def _key(warehouse: Warehouse, flow: str) -> str:
 @contextmanager
 def _one_command(warehouse: Warehouse, flow: str, wait: bool, *, background: bool = False) -> Iterator[None]:
     working = _working[_key(warehouse, flow)]
-    found = working.acquire(blocking=wait) or (not background and _outlast(working, _key(warehouse, flow)))
-    if not found:
+    acquired = working.acquire(blocking=wait) or (not background and _outlast(working, _key(warehouse, flow)))
+    if not acquired:
         raise TerminalError(
             Code.FLOW_HELD, f"another command works on {flow} already", hint="try again when that is over"
         )

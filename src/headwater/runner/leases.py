@@ -40,9 +40,9 @@ def held(record: LeaseRecord, now: float) -> Held:
 def require_free(state: State, flow: str) -> None:
     """Refuse (FLOW_HELD) where another process may write for the flow: asked before work that would be for nothing."""
     record = state.lease(flow)
-    found = None if record is None else held(record, state.now())
-    if found is not None and found.live and not found.holder.is_me:
-        raise _refusal(flow, found.holder)
+    lease = None if record is None else held(record, state.now())
+    if lease is not None and lease.live and not lease.holder.is_me:
+        raise _refusal(flow, lease.holder)
 
 
 def is_lent(state: State, flow: str) -> bool:
@@ -73,15 +73,15 @@ class Lease:
         token = (_OF_COMMAND if of_command else "") + uuid.uuid4().hex
         now = state.now()
         mine = LeaseRecord(flow, token, holder.record(), now, now + duration.total_seconds())
-        found = state.lease(flow)
-        if found is not None:
-            before = held(found, now)
+        lease = state.lease(flow)
+        if lease is not None:
+            before = held(lease, now)
             if before.live:
                 raise _refusal(flow, before.holder)
             if before.holder.is_on_this_machine and not before.holder.is_me:
                 before.holder.end()
             log.warning("flow taken over", flow=flow, holder=str(before.holder), heard_at=before.heard_at.isoformat())
-        if not state.take_lease(mine, None if found is None else found.token):
+        if not state.take_lease(mine, None if lease is None else lease.token):
             winner = state.lease(flow)
             if winner is None:
                 raise TransientError(Code.FLOW_HELD, f"{flow} was let go of this moment", hint="try again")

@@ -108,11 +108,11 @@ class RunnerMaintenance:
             return
         try:
             work = self._opened()
-            found = self._next(work)
-            if found is None:
+            relation = self._next(work)
+            if relation is None:
                 self._prune(work, session)
                 return
-            kind, name = found
+            kind, name = relation
         except (HeadwaterError, OSError) as error:  # the state database may be away for a while
             log.warning("maintenance can't look", error=str(error))
             self._stopping.wait(EVERY.total_seconds() / 10)

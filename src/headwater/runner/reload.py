@@ -69,13 +69,13 @@ class Reload:
         project = self._warehouse.project
         with self._flows.changing:
             with reimported(project.root):
-                found = load_project(project.file, project.target)
-                problems = check_project(found)
+                changed = load_project(project.file, project.target)
+                problems = check_project(changed)
                 if problems:
                     raise ProjectError(problems)
-            done = self._take_up(found, apply=apply or self._runner.apply)
+            done = self._take_up(changed, apply=apply or self._runner.apply)
         if self._runner.door is not None:
-            self._runner.door.renew(found)
+            self._runner.door.renew(changed)
         self._runner.tell(FlowEvent("reloaded", None, done.to_dict()))
         return done
 
@@ -155,8 +155,8 @@ _reloads: dict[tuple[Path, str | None], Reload] = {}
 
 def reload_here(file: Path, target: str | None, *, apply: bool) -> Reloaded:
     """Have the runner of this process take up its project as it is now."""
-    found = _reloads.get((file, target))
-    if found is None:
+    running = _reloads.get((file, target))
+    if running is None:
         raise TerminalError(
             Code.NO_RUNNER,
             f"no runner is up for {file.parent}"
@@ -164,7 +164,7 @@ def reload_here(file: Path, target: str | None, *, apply: bool) -> Reloaded:
             + ", in an environment like this one",
             hint="`headwater run` starts one with the current project",
         )
-    return found.ask(apply=apply)
+    return running.ask(apply=apply)
 
 
 @contextmanager
@@ -194,10 +194,10 @@ def _listen(runner: Runner, reload: Reload, over: threading.Event) -> None:
         asked = runner.reloading.is_set()
         runner.reloading.clear()
         if runner.watch:
-            found = _files(runner.warehouse.project)
-            asked = asked or (found != known and found == seen)
-            seen = found
-            known = found if asked else known
+            files = _files(runner.warehouse.project)
+            asked = asked or (files != known and files == seen)
+            seen = files
+            known = files if asked else known
         if asked:
             _reload(runner, reload)
 
@@ -226,14 +226,14 @@ def _reload(runner: Runner, reload: Reload) -> None:
 
 def _files(project: ProjectDefinition) -> dict[Path, tuple[int, int]]:
     """What the project was read from, and what would be read today, by when it changed and how large it is."""
-    found = {}
+    files = {}
     for file in _read(project):
         try:
             at = file.stat()
         except OSError:
             continue
-        found[file] = (at.st_mtime_ns, at.st_size)
-    return found
+        files[file] = (at.st_mtime_ns, at.st_size)
+    return files
 
 
 def _read(project: ProjectDefinition) -> Iterable[Path]:

@@ -64,14 +64,14 @@ class FlowResult(Record):
 
     def to_dict(self) -> dict[str, object]:
         """As it is printed; `error` is what holds it up, in words."""
-        found = super().to_dict() | {
+        fields = super().to_dict() | {
             "state": self.state.value,
             "last_commit_at": self.last_commit_at and self.last_commit_at.isoformat(),
             "retry_at": self.retry_at and self.retry_at.isoformat(),
             "error": None if self.trouble is None else str(self.trouble),
         }
-        del found["trouble"]
-        return found
+        del fields["trouble"]
+        return fields
 
 
 @dataclass

@@ -40,14 +40,14 @@ def flows_to_run(
     warehouse: Warehouse, wanted: Sequence[str], exclude: Sequence[str] = (), *, strict: bool = True
 ) -> frozenset[str]:
     """The same for a run: views that wait to be asked are left out where they are not given by name."""
-    found = select_flows(warehouse, wanted, exclude, strict=strict)
-    waiting = {flow for flow in found.flows if flow not in found.by_name and _waits(warehouse, flow)}
-    if strict and waiting == set(found.flows):
+    selected = select_flows(warehouse, wanted, exclude, strict=strict)
+    waiting = {flow for flow in selected.flows if flow not in selected.by_name and _waits(warehouse, flow)}
+    if strict and waiting == set(selected.flows):
         raise UsageError(
             Code.UNKNOWN_FLOW,
             f"{', '.join(sorted(waiting))}: views that wait to be asked run only where they are given by name",
         )
-    return frozenset(found.flows) - waiting
+    return frozenset(selected.flows) - waiting
 
 
 def _waits(warehouse: Warehouse, flow: str) -> bool:

@@ -64,7 +64,7 @@ def flow_statuses(warehouse: Warehouse) -> list[FlowStatus]:
     """Every flow: what it last said of itself, who runs it, and whether that is still so."""
     state: State = warehouse.state
     now, leases, controls, statuses = state.now(), state.leases(), state.controls(), state.statuses()
-    found = []
+    rows = []
     for flow in flow_names(warehouse):
         status: dict[str, Any] = {**FlowReport(flow).record(), "state": NEW, "updated_at": None}
         status |= {key: value for key, value in statuses.get(flow, {}).items() if key in status}
@@ -88,7 +88,7 @@ def flow_statuses(warehouse: Warehouse) -> list[FlowStatus]:
             "blocked_by": tuple(status["blocked_by"]),
             "updated_at": updated and datetime.fromtimestamp(updated, timezone.utc),
         }
-        found.append(
+        rows.append(
             FlowStatus(
                 **status,
                 checks=_checks(warehouse, flow),
@@ -97,7 +97,7 @@ def flow_statuses(warehouse: Warehouse) -> list[FlowStatus]:
                 heard_at=None if lease is None else lease.heard_at,
             )
         )
-    return found
+    return rows
 
 
 def _moment(text: str | None) -> datetime | None:

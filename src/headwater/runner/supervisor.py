@@ -206,8 +206,8 @@ class Supervisor:
             project = self._warehouse.project
             setups = view_setups(self._warehouse, set(self.named))
             self._views = (made, [one for one in setups if one.flow.partition(".")[2] not in project.views])
-        found = {**self.setups, **{setup.flow: setup for setup in self._views[1]}}
-        return {flow: setup for flow, setup in found.items() if flow not in self.left_out}
+        setup_of = {**self.setups, **{setup.flow: setup for setup in self._views[1]}}
+        return {flow: setup for flow, setup in setup_of.items() if flow not in self.left_out}
 
     def _take(self, setup: FlowSetup) -> None:
         try:
@@ -248,7 +248,7 @@ class Supervisor:
 
     def blockers(self, flow: str) -> tuple[str, ...]:
         """The flows above this one, however far, that have been given up."""
-        found, seen, waiting = list[str](), {flow}, [flow]
+        blocking, seen, waiting = list[str](), {flow}, [flow]
         while waiting:
             worker = self.workers.get(waiting.pop())
             for above in sorted(() if worker is None else worker.keeper.setup.after - seen):
@@ -258,10 +258,10 @@ class Supervisor:
                     continue
                 error = other.keeper.report.error
                 if other.keeper.given_up and error is not None and error.code not in _HELD_ELSEWHERE:
-                    found.append(above)
+                    blocking.append(above)
                 else:
                     waiting.append(above)
-        return tuple(sorted(found))
+        return tuple(sorted(blocking))
 
     def note_blocked(self) -> None:
         """Keep in each report what blocks its flow, and say when that changes."""

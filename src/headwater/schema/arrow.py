@@ -126,10 +126,10 @@ def _fitted(array: pa.Array, wanted: pa.Field, address: object) -> pa.Array:
         ) from error
 
 
-def _refuse_unknown(given: pa.Schema | pa.StructType, known: pa.Schema | pa.StructType, address: object) -> None:
+def _refuse_unknown(fields: pa.Schema | pa.StructType, known: pa.Schema | pa.StructType, address: object) -> None:
     """Arrow's structs would lose a field that the table does not have."""
     names = [f.name for f in known]
-    for f in given:
+    for f in fields:
         if f.name not in names:
             raise TerminalError(
                 Code.SCHEMA_MISMATCH,

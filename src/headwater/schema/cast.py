@@ -7,26 +7,26 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 
-def conformed(value: Column, given: DataType, wanted: DataType) -> Column:
+def conformed(value: Column, have: DataType, wanted: DataType) -> Column:
     """A value under a wanted type: fields by name, missing ones NULL."""
-    if given.simpleString() == wanted.simpleString():
+    if have.simpleString() == wanted.simpleString():
         return value
-    if isinstance(given, StructType) and isinstance(wanted, StructType):
-        return F.when(value.isNotNull(), struct_of(value, given, wanted))
-    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType) and _has_struct(wanted):
-        inner, to = given.elementType, wanted.elementType
+    if isinstance(have, StructType) and isinstance(wanted, StructType):
+        return F.when(value.isNotNull(), struct_of(value, have, wanted))
+    if isinstance(have, ArrayType) and isinstance(wanted, ArrayType) and _has_struct(wanted):
+        inner, to = have.elementType, wanted.elementType
         return F.transform(value, lambda one: conformed(one, inner, to))
-    if isinstance(given, MapType) and isinstance(wanted, MapType) and _has_struct(wanted):
-        values, of = given.valueType, wanted.valueType
+    if isinstance(have, MapType) and isinstance(wanted, MapType) and _has_struct(wanted):
+        values, of = have.valueType, wanted.valueType
         return F.transform_values(value, lambda _, one: conformed(one, values, of))
     return value.cast(wanted)
 
 
-def struct_of(value: Column, given: StructType, wanted: StructType) -> Column:
+def struct_of(value: Column, have: StructType, wanted: StructType) -> Column:
     """The fields of a struct as another struct."""
     fields = [
-        conformed(value.getField(f.name), given[f.name].dataType, f.dataType)
-        if f.name in given.names
+        conformed(value.getField(f.name), have[f.name].dataType, f.dataType)
+        if f.name in have.names
         else F.lit(None).cast(f.dataType)
         for f in wanted.fields
     ]

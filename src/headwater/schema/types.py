@@ -92,24 +92,24 @@ def without_untyped(data_type: DataType) -> DataType | None:
     return data_type
 
 
-def fits(given: DataType, wanted: DataType) -> bool:
+def fits(have: DataType, wanted: DataType) -> bool:
     """Whether every value of one type is a value of the other."""
-    if isinstance(given, StructType) and isinstance(wanted, StructType):
-        return all(f.name not in given.names or fits(given[f.name].dataType, f.dataType) for f in wanted.fields)
-    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
-        return fits(given.elementType, wanted.elementType)
-    if isinstance(given, MapType) and isinstance(wanted, MapType):
-        return fits(given.keyType, wanted.keyType) and fits(given.valueType, wanted.valueType)
-    names = (given.simpleString(), wanted.simpleString())
+    if isinstance(have, StructType) and isinstance(wanted, StructType):
+        return all(f.name not in have.names or fits(have[f.name].dataType, f.dataType) for f in wanted.fields)
+    if isinstance(have, ArrayType) and isinstance(wanted, ArrayType):
+        return fits(have.elementType, wanted.elementType)
+    if isinstance(have, MapType) and isinstance(wanted, MapType):
+        return fits(have.keyType, wanted.keyType) and fits(have.valueType, wanted.valueType)
+    names = (have.simpleString(), wanted.simpleString())
     return names[0] == names[1] or names[1] in _WIDER.get(names[0], ())
 
 
-def covers(schema: DataType, given: DataType) -> bool:
+def covers(schema: DataType, other: DataType) -> bool:
     """Whether a schema has every field of a type, at any depth."""
-    if isinstance(schema, StructType) and isinstance(given, StructType):
-        return all(f.name in schema.names and covers(schema[f.name].dataType, f.dataType) for f in given.fields)
-    if isinstance(schema, ArrayType) and isinstance(given, ArrayType):
-        return covers(schema.elementType, given.elementType)
-    if isinstance(schema, MapType) and isinstance(given, MapType):
-        return covers(schema.valueType, given.valueType)
+    if isinstance(schema, StructType) and isinstance(other, StructType):
+        return all(f.name in schema.names and covers(schema[f.name].dataType, f.dataType) for f in other.fields)
+    if isinstance(schema, ArrayType) and isinstance(other, ArrayType):
+        return covers(schema.elementType, other.elementType)
+    if isinstance(schema, MapType) and isinstance(other, MapType):
+        return covers(schema.valueType, other.valueType)
     return True

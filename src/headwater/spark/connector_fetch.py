@@ -124,7 +124,7 @@ def fetch_all(request: dict[str, Any]) -> Iterator[dict[str, str]]:
                 except Py4JJavaError as error:
                     yield {"coordinates": coordinates, "cause": str(error.java_exception)}
                     continue
-                files = [found.getLocalFile() for found in report.getAllArtifactsReports()]
+                files = [artifact.getLocalFile() for artifact in report.getAllArtifactsReports()]
                 if report.hasError() or not files or files[0] is None:
                     yield {"coordinates": coordinates, "cause": _cause(log_path, start, report)}
                 else:
@@ -140,9 +140,9 @@ def _cause(log_path: Path, start: int, report: Any) -> str:
         said = log.read().decode("utf-8", "replace")
     summary = said.partition(":: problems summary ::")[2]
     lines = [line.strip() for line in summary.splitlines()]
-    told = [line for line in lines if not NO_CAUSE.match(line)]
+    causes = [line for line in lines if not NO_CAUSE.match(line)]
     # Errors come last and say most.
-    return told[-1] if told else "; ".join(map(str, report.getAllProblemMessages()))
+    return causes[-1] if causes else "; ".join(map(str, report.getAllProblemMessages()))
 
 
 def main() -> None:

@@ -164,8 +164,8 @@ def is_ready(jar: Jar, *, thorough: bool = False) -> bool:
 
 def _identity(path: Path) -> str:
     """Changes whenever the file was written, replaced or touched."""
-    found = path.stat()
-    return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+    status = path.stat()
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
 def _read(path: Path) -> str | None:

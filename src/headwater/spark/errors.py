@@ -72,11 +72,11 @@ def spark_errors(what: str = "") -> Iterator[None]:
 
         if isinstance(error, AnalysisException) or not isinstance(error, (PySparkException, Py4JError)):
             raise
-        found = as_headwater_error(error)
+        failure = as_headwater_error(error)
         if what:
-            message = f"{what}: {found.problem.message}"
-            found = type(found)(found.code, message, hint=found.problem.hint)
-        raise found from error
+            message = f"{what}: {failure.problem.message}"
+            failure = type(failure)(failure.code, message, hint=failure.problem.hint)
+        raise failure from error
 
 
 def tells_transient(text: str) -> bool:
@@ -98,9 +98,9 @@ def _of_a_disk(error: HeadwaterError, places: Sequence[str]) -> HeadwaterError:
         return error
     message = f"{problem.message}{room(paths_in(problem.message) or places)}"
     hint = problem.hint or hint_for(full=tells_full(message))
-    told = TransientError(error.code, message, where=problem.where, hint=hint, excerpt=problem.excerpt)
-    told.__cause__ = error
-    return told
+    full = TransientError(error.code, message, where=problem.where, hint=hint, excerpt=problem.excerpt)
+    full.__cause__ = error
+    return full
 
 
 def keep_words(error: BaseException | None) -> None:
@@ -149,11 +149,11 @@ def innermost(java: Any) -> Any:
 def causes(error: BaseException) -> list[str]:
     """The Java classes of an error and of all that caused it."""
     at: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    found: list[str] = []
-    while at is not None and len(found) < 20:
-        found.append(str(at.getClass().getName()))
+    names: list[str] = []
+    while at is not None and len(names) < 20:
+        names.append(str(at.getClass().getName()))
         at = at.getCause()
-    return found
+    return names
 
 
 def unread_file(error: Any) -> str | None:

@@ -75,12 +75,12 @@ def _unsupported(what: str) -> UsageError:
 def _candidates() -> Iterator[JavaRuntime]:
     home = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")
-    found = (
+    candidates = (
         _at_home(Path(home), "$JAVA_HOME") if home else None,
         _on_path(Path(on_path)) if on_path else None,
         _from_pypi(),
     )
-    return (java for java in found if java is not None)
+    return (java for java in candidates if java is not None)
 
 
 def _from_pypi() -> JavaRuntime | None:

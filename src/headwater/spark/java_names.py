@@ -21,21 +21,21 @@ class JavaNames(JVMView):  # type: ignore[misc]  # py4j has no types
 
     def __getattr__(self, name: str) -> Any:
         if name in ROOTS:
-            self.__dict__[name] = found = Package(name, self._gateway_client, self._id)
-            return found
-        found = super().__getattr__(name)
-        if isinstance(found, JavaClass):
-            self.__dict__[name] = found
-        return found
+            self.__dict__[name] = member = Package(name, self._gateway_client, self._id)
+            return member
+        member = super().__getattr__(name)
+        if isinstance(member, JavaClass):
+            self.__dict__[name] = member
+        return member
 
 
 class Package(JavaPackage):  # type: ignore[misc]
     """A package that remembers its classes and inner packages."""
 
     def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        if type(found) is JavaPackage and name.islower():
-            found = Package(found._fqn, found._gateway_client, found._jvm_id)
-        if isinstance(found, (JavaClass, Package)):
-            self.__dict__[name] = found
-        return found
+        member = super().__getattr__(name)
+        if type(member) is JavaPackage and name.islower():
+            member = Package(member._fqn, member._gateway_client, member._jvm_id)
+        if isinstance(member, (JavaClass, Package)):
+            self.__dict__[name] = member
+        return member

@@ -44,26 +44,26 @@ def launched(conf: SparkConf | None, output: BinaryIO) -> Any:
     """
     from pyspark.java_gateway import launch_gateway
 
-    found: Future[Any] = Future()
+    future: Future[Any] = Future()
 
     def launch() -> None:
         try:
             gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output, "start_new_session": True})
         except BaseException as error:
-            if found.set_running_or_notify_cancel():
-                found.set_exception(error)
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
             return
-        if found.set_running_or_notify_cancel():
-            found.set_result(gateway)
+        if future.set_running_or_notify_cancel():
+            future.set_result(gateway)
         else:
             end(gateway)
 
     threading.Thread(target=launch, name="starting a JVM", daemon=True).start()
     try:
-        return found.result()
+        return future.result()
     except BaseException:
-        if not found.cancel() and found.exception() is None:
-            end(found.result())
+        if not future.cancel() and future.exception() is None:
+            end(future.result())
         raise
 
 

@@ -196,10 +196,10 @@ def fork(spark: SparkSession) -> SparkSession:
     return child
 
 
-def texts(found: Any) -> dict[str, str]:
+def texts(java_map: Any) -> dict[str, str]:
     """A map of texts in one answer of the JVM, which would be asked for each of them otherwise."""
-    told = found.mkString(_BETWEEN)
-    return {key: text for key, _, text in (one.partition(" -> ") for one in told.split(_BETWEEN))} if told else {}
+    joined = java_map.mkString(_BETWEEN)
+    return {key: text for key, _, text in (one.partition(" -> ") for one in joined.split(_BETWEEN))} if joined else {}
 
 
 def activate(spark: SparkSession) -> None:

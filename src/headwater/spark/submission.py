@@ -110,8 +110,8 @@ def _public(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_secret_option(word: str) -> bool:
-    name, found, _ = word.partition("=")
-    return bool(found) and name.startswith("-D") and is_secret_key(name)
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.startswith("-D") and is_secret_key(name)
 
 
 def _without_flag(words: list[str]) -> tuple[list[str], Path | None]:

@@ -21,8 +21,8 @@ def used_columns(sql: str, relations: Sequence[Name]) -> Uses:
     of what it is over, but for those of count(*) and EXISTS (SELECT * …), which look at no value."""
     query = parse_query(sql)
     labels = {
-        id(table): [str(one) for one in relations if one.name == found.name and found.kind in (None, one.kind)]
-        for table, found in referring(query)
+        id(table): [str(one) for one in relations if one.name == reference.name and reference.kind in (None, one.kind)]
+        for table, reference in referring(query)
     }
     tables = [table for table in query.find_all(exp.Table) if id(table) in labels]
     by_name: defaultdict[str, set[str]] = defaultdict(set)

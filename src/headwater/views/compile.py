@@ -134,7 +134,7 @@ def bind_query(
     asking = [one for one in named if one.driving or (whole and not one.latest)]
     driving = {str(Name(resolve(one, known), one.name)) for one in named if one in asking or one.temporal}
     events = {str(Name(resolve(one, known), one.name)) for one in asking if one.driving or not one.temporal}
-    found = presented(with_validity(query), sql)
+    presentation = presented(with_validity(query), sql)
     relations: dict[str, InputRelation] = {}
 
     def place(reference: Reference, at: At | None) -> str:
@@ -144,11 +144,11 @@ def bind_query(
             relations[name] = relation_of(warehouse, kind, reference.name, spark, at, keeps_removed=streams)
         return name
 
-    text = with_relations(found.query, place)
+    text = with_relations(presentation.query, place)
     times = tuple((time, with_relations(probe, place)) for time, probe in times_asked(query))
     labels = {one.label for one in relations.values()}
     return ViewQuery(
-        sql, found, text, relations, frozenset(driving & labels), frozenset(events & labels), origin, times
+        sql, presentation, text, relations, frozenset(driving & labels), frozenset(events & labels), origin, times
     )
 
 
@@ -209,12 +209,12 @@ def _require_times(view_query: ViewQuery, spark: SparkSession) -> None:
     """Refuse to look into a history by something that is no time: a text would be valid at none."""
     for time, text in view_query.times:
         try:
-            (found,) = spark.sql(text).schema.fields
+            (field,) = spark.sql(text).schema.fields
         except AnalysisException:
             continue  # the whole query is wrong in the same way, and that is told
-        if not isinstance(found.dataType, (TimestampType, TimestampNTZType, DateType)):
+        if not isinstance(field.dataType, (TimestampType, TimestampNTZType, DateType)):
             name = time.sql(dialect="spark")
-            message = f"FOR SYSTEM_TIME AS OF {name}: {name} is {found.dataType.simpleString()}, and no time"
+            message = f"FOR SYSTEM_TIME AS OF {name}: {name} is {field.dataType.simpleString()}, and no time"
             raise _wrong(view_query, message, span_of(time), f"write CAST({name} AS TIMESTAMP)")
 
 
@@ -240,8 +240,8 @@ def _column_at(view_query: ViewQuery, at: int) -> Span | None:
 def in_words_of(view_query: ViewQuery, text: str) -> str:
     """A part of the query, by the names that the user has for things."""
     names = {name: one.name for name, one in view_query.relations.items()}
-    text = _COLUMN.sub(lambda found: found[1] or found[2], text)
-    return _RELATION.sub(lambda found: names.get(found[0], found[0]), text)
+    text = _COLUMN.sub(lambda match: match[1] or match[2], text)
+    return _RELATION.sub(lambda match: names.get(match[0], match[0]), text)
 
 
 def _refusal(view_query: ViewQuery, refused: NotIncremental) -> NotIncremental:

@@ -45,10 +45,10 @@ class ViewDescription(ViewSummary):
 
     def to_dict(self) -> dict[str, object]:
         """Without a version where it has not been built."""
-        found = {**super().to_dict(), "watermarks": dict(self.watermarks or {})}
+        fields = {**super().to_dict(), "watermarks": dict(self.watermarks or {})}
         if self.location is None:
-            del found["version"]
-        return found
+            del fields["version"]
+        return fields
 
 
 @dataclass(frozen=True)
@@ -63,5 +63,5 @@ class DroppedView(Record):
 
     def to_dict(self) -> dict[str, object]:
         """`defined` is said of a view that was there."""
-        found = super().to_dict()
-        return found if self.dropped else {"view": self.view, "dropped": False}
+        fields = super().to_dict()
+        return fields if self.dropped else {"view": self.view, "dropped": False}

@@ -92,19 +92,19 @@ def magnitudes(spark: SparkSession, text: str, columns: Sequence[str]) -> Magnit
     if query.find(*_SUMS) is None:
         return {}
     try:
-        found = spark.sql(query.transform(_unsigned).sql(dialect=Headwater)).select(*map(column, columns))
-        floats = floating(found.schema)
-        rows = found.collect()
+        frame = spark.sql(query.transform(_unsigned).sql(dialect=Headwater)).select(*map(column, columns))
+        floats = floating(frame.schema)
+        rows = frame.collect()
     except PySparkException:
         return {}  # then all that differs is told
-    told: defaultdict[str, dict[int, float]] = defaultdict(dict)
+    largest_of: defaultdict[str, dict[int, float]] = defaultdict(dict)
     for row in rows:
-        largest = told[_rest(tuple(row.asDict(recursive=True).values()), floats)]
+        largest = largest_of[_rest(tuple(row.asDict(recursive=True).values()), floats)]
         for n in floats:
             value = abs(row[n] or 0.0)
             if math.isfinite(value):
                 largest[n] = max(value, largest.get(n, 0.0))
-    return told
+    return largest_of
 
 
 _SUMS = (exp.Sum, exp.Avg)

@@ -19,9 +19,9 @@ class ExplainNode(Record):
     inputs: tuple[ExplainNode, ...] = ()
 
     @staticmethod
-    def of(told: Mapping[str, Any]) -> ExplainNode:
+    def of(fields: Mapping[str, Any]) -> ExplainNode:
         """As it was written down."""
-        return ExplainNode(**{**told, "inputs": tuple(map(ExplainNode.of, told["inputs"]))})
+        return ExplainNode(**{**fields, "inputs": tuple(map(ExplainNode.of, fields["inputs"]))})
 
     def lines(self, depth: int = 0) -> list[str]:
         """For people: itself, and what it reads below it."""
@@ -43,17 +43,17 @@ class Explanation(Record):
     """What the next refresh would do."""
 
     @staticmethod
-    def of(told: Mapping[str, Any]) -> Explanation:
+    def of(fields: Mapping[str, Any]) -> Explanation:
         """As it was written down."""
-        plan = told["plan"]
-        return Explanation(**{**told, "plan": None if plan is None else ExplainNode.of(plan)})
+        plan = fields["plan"]
+        return Explanation(**{**fields, "plan": None if plan is None else ExplainNode.of(plan)})
 
     def lines(self) -> list[str]:
         """For people."""
         head = f"{self.view}: kept incrementally" if self.incremental else f"{self.view}: recomputed each time"
-        told = [head, f"policy {self.policy}; {self.reason}"]
+        lines = [head, f"policy {self.policy}; {self.reason}"]
         if self.stored:
-            told.append(f"stored: {self.stored}")
+            lines.append(f"stored: {self.stored}")
         if self.next:
-            told.append(f"next refresh: {self.next}")
-        return told + ([] if self.plan is None else self.plan.lines())
+            lines.append(f"next refresh: {self.next}")
+        return lines + ([] if self.plan is None else self.plan.lines())

@@ -99,8 +99,8 @@ def _has_children(node: Any) -> bool:
     return int(node.children().size()) > 0
 
 
-def _items(found: Any) -> list[Any]:
-    return [found.apply(at) for at in range(found.size())]
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(at) for at in range(sequence.size())]
 
 
 def _alias(name: str) -> str:

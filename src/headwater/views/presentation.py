@@ -122,8 +122,8 @@ def _also_select(query: exp.Query, value: exp.Expr, name: str, text: str) -> Non
     value = value.copy()
     for column in list(value.find_all(exp.Column)):
         if not column.table and column.name in names:  # an alias inside of an expression
-            found = next(one for one in query.selects if isinstance(one, exp.Alias) and one.alias == column.name)
-            column.replace(exp.paren(found.this.copy()))
+            item = next(one for one in query.selects if isinstance(one, exp.Alias) and one.alias == column.name)
+            column.replace(exp.paren(item.this.copy()))
     query.select(exp.alias_(value, name, quoted=True), copy=False)
 
 

@@ -81,14 +81,14 @@ class Notes:
         """The columns of each source when the view was built; None before that."""
         from pyspark.sql.types import StructType  # what only asks how refreshes went needs no Spark
 
-        found = self._files.find(self._columns)
-        if found is None:
+        text = self._files.find(self._columns)
+        if text is None:
             return None
-        return {label: StructType.fromJson(schema) for label, schema in json.loads(found).items()}
+        return {label: StructType.fromJson(schema) for label, schema in json.loads(text).items()}
 
     def put_columns(self, columns: Mapping[str, StructType]) -> None:
-        told = {label: json.loads(schema.json()) for label, schema in columns.items()}
-        self._files.write_atomic(self._columns, json.dumps(told, sort_keys=True))
+        schemas = {label: json.loads(schema.json()) for label, schema in columns.items()}
+        self._files.write_atomic(self._columns, json.dumps(schemas, sort_keys=True))
 
     def forget_columns(self) -> None:
         if self._files.exists(self._columns):
@@ -96,31 +96,31 @@ class Notes:
 
     def explanation(self, of: str) -> Explanation | None:
         """How the view is kept, as Spark's analysis told it when it was compiled; `of` stands for what it was of."""
-        found = self._files.find(self._explanation)
-        told = {} if found is None else json.loads(found)
-        return Explanation.of(told["explanation"]) if told.get("of") == of else None
+        text = self._files.find(self._explanation)
+        note = {} if text is None else json.loads(text)
+        return Explanation.of(note["explanation"]) if note.get("of") == of else None
 
     def put_explanation(self, of: str, explanation: Explanation) -> None:
-        told = {"of": of, "explanation": asdict(replace(explanation, next=None))}
-        self._files.write_atomic(self._explanation, json.dumps(told, sort_keys=True))
+        note = {"of": of, "explanation": asdict(replace(explanation, next=None))}
+        self._files.write_atomic(self._explanation, json.dumps(note, sort_keys=True))
 
     def refreshes(self) -> list[Refreshed]:
         """Newest last."""
-        found = self._files.find(self._history)
-        return [] if found is None else [Refreshed(**one) for one in json.loads(found)]
+        text = self._files.find(self._history)
+        return [] if text is None else [Refreshed(**one) for one in json.loads(text)]
 
     def add(self, refreshed: Refreshed) -> None:
         """A look that found nothing stands in the place of the one before it: reading a view pushes nothing out."""
         before = self.refreshes()
         if before and before[-1].refresh_type == refreshed.refresh_type == "none":
             before.pop()
-        told = _shortened([*before, refreshed])
-        self._files.write_atomic(self._history, json.dumps([asdict(one) for one in told], sort_keys=True))
+        history = _shortened([*before, refreshed])
+        self._files.write_atomic(self._history, json.dumps([asdict(one) for one in history], sort_keys=True))
 
 
-def _shortened(told: list[Refreshed]) -> list[Refreshed]:
+def _shortened(history: list[Refreshed]) -> list[Refreshed]:
     """The newest, and the last full one however old it is: what `auto` compares with."""
-    gone, kept = told[:-KEPT], told[-KEPT:]
+    gone, kept = history[:-KEPT], history[-KEPT:]
     full = next((at for at in reversed(range(len(gone))) if gone[at].refresh_type == "full"), None)
     if full is None or any(one.refresh_type == "full" for one in kept):
         return kept

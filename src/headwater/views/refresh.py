@@ -304,8 +304,8 @@ class Refresher:
         rows = update.taken if update.taken is not None else lying(update.rows)
         if rows is None or (not update.appends and rows[DELETED].null_count):
             return None
-        schema, given = self.table.schema(), spark_schema_of(rows.schema)
-        have = {f.name: f.dataType.simpleString() for f in given.fields}
+        schema, sent = self.table.schema(), spark_schema_of(rows.schema)
+        have = {f.name: f.dataType.simpleString() for f in sent.fields}
         if any(have.get(f.name) != f.dataType.simpleString() for f in schema.fields):
             return None
         return rows.select([*schema.names, *([] if update.appends else [DELETED])])

@@ -60,8 +60,8 @@ class Retired:
             self._write(kept)
 
     def _all(self) -> list[_Table]:
-        found = self._files.find(self._list)
-        return [] if found is None else [_Table(**one) for one in json.loads(found)]
+        text = self._files.find(self._list)
+        return [] if text is None else [_Table(**one) for one in json.loads(text)]
 
     def _write(self, tables: list[_Table]) -> None:
         self._files.write_atomic(self._list, json.dumps([asdict(one) for one in tables], sort_keys=True))

@@ -88,13 +88,13 @@ def compiled_of(warehouse: Warehouse, definition: View) -> str:
 
 
 def _places_now(warehouse: Warehouse, reads: Iterable[Name]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    positions: dict[str, Any] = {}
     for one in reads:
         table = warehouse.lookup(one.kind, one.name)
         version = table.version()
         made = None if version is None else table.committed_at(version)
-        found[str(one)] = {"version": version, "at": None if made is None else made.isoformat()}
-    return found
+        positions[str(one)] = {"version": version, "at": None if made is None else made.isoformat()}
+    return positions
 
 
 def _places(positions: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,17 +44,17 @@ class StoredRows:
         """Those that have one of some keys."""
         if keys.few is not None and len(keys.columns) == 1:
             [key], wanted = keys.columns, [one[0] for one in keys.few]
-            found = self._read([*dict.fromkeys([key, *columns])] if columns else None)
-            if found is not None:
-                among = pa.array(wanted, found.schema.field(key).type)
-                return local_frame(self.table.spark, found.filter(pc.is_in(found[key], among)))
+            kept = self._read([*dict.fromkeys([key, *columns])] if columns else None)
+            if kept is not None:
+                among = pa.array(wanted, kept.schema.field(key).type)
+                return local_frame(self.table.spark, kept.filter(pc.is_in(kept[key], among)))
         rows = narrowed(self.table.read(), keys)
         return rows.select(*map(column, columns)) if columns else rows
 
     def all(self, columns: Sequence[str]) -> DataFrame | None:
         """Some columns of all of them, where those are few."""
-        found = self._read(columns)
-        return None if found is None or found.num_rows > FEW_ROWS else local_frame(self.table.spark, found)
+        rows = self._read(columns)
+        return None if rows is None or rows.num_rows > FEW_ROWS else local_frame(self.table.spark, rows)
 
     def _read(self, columns: Sequence[str] | None) -> pa.Table | None:
         """All of them without Spark; None where that would not pay."""

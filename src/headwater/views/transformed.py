@@ -60,8 +60,8 @@ class Transformation(ViewQuery):
             message = f"transform '{self.function.name}' can't be run on changes: it {reason}"
             raise TerminalError(Code.NOT_LINEAR, message, where=line_of(self.function, self.root), hint=HINT)
         columns = self._columns(result)
-        given = {name: schema.names for name, schema in schemas.items()}
-        operator = Called(f"transform {self.function.name}", self._of, given, self.retracting, columns)
+        columns_of = {name: schema.names for name, schema in schemas.items()}
+        operator = Called(f"transform {self.function.name}", self._of, columns_of, self.retracting, columns)
         query = Query(operator, tuple((name, name) for name in columns))
         return Compiled(self, result.schema, result, query, Bag(query))
 

@@ -106,19 +106,21 @@ def _full(n: int) -> str:
 
 
 def _leftover(row: Any) -> Leftover:
-    told = row.asDict(recursive=True)
-    surplus = int(told.pop(_SURPLUS))
-    del told[_STORED]
-    values = {int(name): value for name, value in told.items() if name.isdecimal()}
-    values |= {int(name.split()[1]): value for name, value in told.items() if not name.isdecimal()}
+    fields = row.asDict(recursive=True)
+    surplus = int(fields.pop(_SURPLUS))
+    del fields[_STORED]
+    values = {int(name): value for name, value in fields.items() if name.isdecimal()}
+    values |= {int(name.split()[1]): value for name, value in fields.items() if not name.isdecimal()}
     return Leftover(tuple(values[n] for n in range(len(values))), surplus)
 
 
 def _described(columns: list[str], rows: list[Leftover], what: str, limit: int) -> list[Row]:
     """Some of the rows that one side has more of, each as often as it has more."""
-    found: list[Row] = []
+    differences: list[Row] = []
     for one in rows:
-        found += [{"_difference": what, **dict(zip(columns, one.values, strict=True))}] * min(abs(one.surplus), limit)
-        if len(found) >= limit:
+        differences += [{"_difference": what, **dict(zip(columns, one.values, strict=True))}] * min(
+            abs(one.surplus), limit
+        )
+        if len(differences) >= limit:
             break
-    return found[:limit]
+    return differences[:limit]

@@ -75,11 +75,11 @@ def flow_names(warehouse: Warehouse) -> list[str]:
 def named(warehouse: Warehouse, name: str) -> str:
     """The flow of a name, with or without its kind: `topics.orders`, `orders`."""
     flows = flow_names(warehouse)
-    found = [flow for flow in flows if name in (flow, flow.split(".", 1)[1])]
-    if len(found) > 1:
-        raise UsageError(Code.UNKNOWN_FLOW, f"'{name}' is not one flow", hint=f"write {' or '.join(found)}")
-    if not found:
+    matches = [flow for flow in flows if name in (flow, flow.split(".", 1)[1])]
+    if len(matches) > 1:
+        raise UsageError(Code.UNKNOWN_FLOW, f"'{name}' is not one flow", hint=f"write {' or '.join(matches)}")
+    if not matches:
         best = nearest(name, [*flows, *(flow.split(".", 1)[1] for flow in flows)])
         hint = f"did you mean '{best}'?" if best else did_you_mean(name, flows)
         raise UsageError(Code.UNKNOWN_FLOW, f"there is no flow '{name}'", hint=hint)
-    return found[0]
+    return matches[0]

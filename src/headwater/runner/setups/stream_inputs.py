@@ -41,8 +41,8 @@ class StreamInputs:
 
     def begin(self) -> None:
         """Write down in which epochs the inputs are; raises where the query has read them in other ones."""
-        found = self.notes.find(_NOTE)
-        if found is None:
+        note = self.notes.find(_NOTE)
+        if note is None:
             self.notes.write_atomic(_NOTE, json.dumps({one.flow: one.ledger.epoch().number for one in self.inputs}))
         self.check()
 
@@ -60,5 +60,5 @@ def restart_streams(warehouse: Warehouse, of: Name) -> None:
     exchanged for others without a new epoch of its own flow."""
     for name in streaming_tables(warehouse.project):
         ledger = Ledger(warehouse.files, flow_name(name, Kind.TABLE))
-        if any(given == of for _, given in new_rows_of(warehouse, name)) and ledger.last():
+        if any(relation == of for _, relation in new_rows_of(warehouse, name)) and ledger.last():
             ledger.restart(empty=True)

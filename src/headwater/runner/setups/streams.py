@@ -122,9 +122,9 @@ class TableQuery:
     @cached_property
     def new_rows(self) -> StreamInputs:
         """The inputs that the function is given new rows of, and no signed changes."""
-        found = [KeptTable.of(self.warehouse, name, self.spark) for _, name in new_rows_of(self.warehouse, self.name)]
+        tables = [KeptTable.of(self.warehouse, name, self.spark) for _, name in new_rows_of(self.warehouse, self.name)]
         folder = self.warehouse.files.join("_headwater/flows", self.flow, *notes_of(self.epoch))
-        return StreamInputs(found, Files(folder, dict(self.warehouse.context.storage)))
+        return StreamInputs(tables, Files(folder, dict(self.warehouse.context.storage)))
 
     def _inputs_by_parameter(self) -> dict[str, SparkTable]:
         project = self.warehouse.project
@@ -257,7 +257,7 @@ class StreamFlow:
         """What went wrong, as whoever runs the flow has to know it."""
         if isinstance(error, (CheckpointLost, InputRebuilt)):
             return self._of.replay(error)
-        found = as_headwater_error(error)
-        if found.code is Code.SPARK_FAILED and _CHANGED.search(found.problem.message):
-            return TransientError(found.code, f"an input has new columns: {found.problem.message}")
-        return found
+        failure = as_headwater_error(error)
+        if failure.code is Code.SPARK_FAILED and _CHANGED.search(failure.problem.message):
+            return TransientError(failure.code, f"an input has new columns: {failure.problem.message}")
+        return failure

@@ -155,13 +155,13 @@ def _open_table(
 ) -> ReadableTable:
     """A table that a source names, in the flow's session."""
     address = Address(None if path is None else warehouse.project.location(path), table)
-    found = warehouse.foreign(format, address, spark)
-    if not found.format.can(Capability.CHANGES):
+    source_table = warehouse.foreign(format, address, spark)
+    if not source_table.format.can(Capability.CHANGES):
         raise Unsupported(
-            f"{address} can't be followed: {found.format.refusal(Capability.CHANGES)}",
+            f"{address} can't be followed: {source_table.format.refusal(Capability.CHANGES)}",
             hint="take its files in with a source of type `files`, `file_format: parquet`",
         )
-    return found
+    return source_table
 
 
 def topic_flow(warehouse: Warehouse, name: str, spark: SparkSession, guard: Callable[[], None]) -> Flow[DataFrame]:

@@ -156,14 +156,14 @@ class _SocketMessage:
     def from_json(data: bytes) -> _SocketMessage:
         """Raises ValueError with the part that is wrong."""
         try:
-            told = json.loads(data)
+            message = json.loads(data)
         except (ValueError, RecursionError) as error:
             raise ValueError("not JSON") from error
-        if not isinstance(told, dict):
+        if not isinstance(message, dict):
             raise ValueError("not an object")
-        arguments, folder, columns = told.get("arguments"), told.get("folder"), told.get("columns")
-        out_tty, err_tty = told.get("out_tty"), told.get("err_tty")
-        out_colour, err_colour = told.get("out_colour", False), told.get("err_colour", False)
+        arguments, folder, columns = message.get("arguments"), message.get("folder"), message.get("columns")
+        out_tty, err_tty = message.get("out_tty"), message.get("err_tty")
+        out_colour, err_colour = message.get("out_colour", False), message.get("err_colour", False)
         if not isinstance(arguments, list) or not all(isinstance(one, str) for one in arguments):
             raise ValueError("`arguments` should be a list of texts")
         if not isinstance(folder, str) or "\0" in folder:
@@ -191,7 +191,7 @@ class Visit:
         if received is None or received[0] is not Frame.REQUEST:
             return
         try:
-            told = _SocketMessage.from_json(received[1])
+            message = _SocketMessage.from_json(received[1])
         except ValueError as error:
             self._refuse(str(error))
             return
@@ -200,10 +200,10 @@ class Visit:
         err = io.BufferedWriter(Sending(self.line, Frame.ERR))
         streams = Streams(
             Text(io.BufferedReader(stdin), tty=False),
-            Text(out, tty=told.out_tty, columns=told.columns, colour=told.out_colour),
-            Text(err, tty=told.err_tty, by_line=True, columns=told.columns, colour=told.err_colour),
+            Text(out, tty=message.out_tty, columns=message.columns, colour=message.out_colour),
+            Text(err, tty=message.err_tty, by_line=True, columns=message.columns, colour=message.err_colour),
         )
-        request = Request(told.arguments, told.folder, streams)
+        request = Request(message.arguments, message.folder, streams)
         worker = threading.Thread(target=self._work, args=(request, answer), name=self._tag, daemon=True)
         worker.start()
         while True:
