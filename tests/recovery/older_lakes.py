@@ -1,5 +1,5 @@
 """Makes a lake whose process was killed in the middle of a step of every kind of flow:
-`python -m tests.recovery.older_lakes before|after FOLDER`.
+`python -m tests.recovery.older_lakes before|after FOLDER [FORMAT]`.
 
 `before`: each has written its intent and is about to commit. `after`: each has committed, and nothing has been done
 since. It needs the public API and `create_with`, `append`, `upsert` and `replace` of a table, so that it also runs with
@@ -103,8 +103,8 @@ class Gate:
 
     def around(self, write: Callable[..., int]) -> Callable[..., int]:
         def stopped(table: Any, *arguments: Any, **named: Any) -> int:
-            address = str(table.address)
-            mine = next((name for name in self._missing if f"{address}/".find(f"{name}/") >= 0), None)
+            address = "/" + str(table.address).replace("`", "").replace(".", "/") + "/"
+            mine = next((name for name in self._missing if f"{name}/" in address), None)
             if mine is None or "dead_letters" in address:
                 return write(table, *arguments, **named)
             if self._when == "after":
@@ -120,10 +120,10 @@ class Gate:
         return stopped
 
 
-def main(when: str, folder: str) -> None:
+def main(when: str, folder: str, format: str = "delta") -> None:
     root = Path(folder)
     root.mkdir(parents=True)
-    (root / "headwater.yml").write_text(PROJECT, encoding="utf-8")
+    (root / "headwater.yml").write_text(f"{PROJECT}format: {format}\n", encoding="utf-8")
     (root / "code.py").write_text(CODE, encoding="utf-8")
     land(root, 0)
     with Lake.open(root) as lake:
@@ -144,4 +144,4 @@ def main(when: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])

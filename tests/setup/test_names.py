@@ -43,8 +43,8 @@ def _classes() -> Iterator[tuple[str, str]]:
 
 
 HOME_MADE = re.compile(
-    r"\b(unsteady|waterline|upkeep|handover|learnt|misfits?|Ahead|LightTable|anew|beside|surroundings|settled)\b"
-    r"|\bbrought forward\b|\btaken in\b|; cure: (?!\")|\blight (table|reader|side|librar)"
+    r"\b(unsteady|waterline|upkeep|handover|learnt|[Mm]isfits?|MISFITS|Ahead|LightTable|anew|beside|surroundings|settled)\b"
+    r"|\bbr(ing|ought)\b( [a-z]+){0,2} forward\b|\btaken in\b|; cure: (?!\")|\blight (table|reader|side|librar)"
 )
 """Words that nobody in the field uses for it; decision 0028 has those that are used instead."""
 MEANT = ("cellar,beside the wine",)

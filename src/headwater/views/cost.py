@@ -1,4 +1,4 @@
-"""Whether to bring a view forward or to recompute it: by what its own refreshes have cost."""
+"""Whether a refresh of a view is incremental or full: by what its earlier refreshes have cost."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _ENCODED = re.compile(r"_x[0-9a-f]+_")
 
 
 def stored_name(name: str) -> str:
-    """As it is where Avro takes it, else with the odd characters as `_x2e_`; no two names become one."""
+    """As it is where Avro takes it, else with the special characters as `_x2e_`; no two names become one."""
     if _PLAIN.fullmatch(name) and not _ENCODED.search(name):
         return name
     letters = [c if c.isascii() and c.isalnum() else f"_x{ord(c):x}_" for c in name]

@@ -1,4 +1,4 @@
-"""A result of groups: one stored row a group, with what it takes to bring its aggregates forward."""
+"""A result of groups: one stored row a group, with what it takes to maintain its aggregates."""
 
 from __future__ import annotations
 

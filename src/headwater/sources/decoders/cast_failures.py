@@ -1,4 +1,4 @@
-"""Values that do not fit, as text by their names: what MISFITS holds."""
+"""Values that do not fit, as text by their names: what the column CAST_FAILURES holds."""
 
 from __future__ import annotations
 
