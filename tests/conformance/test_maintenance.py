@@ -21,7 +21,7 @@ from headwater.formats.base import Capability
 from headwater.formats.maintenance.proof import PROOF, Proof, measure
 from headwater.formats.spark_table import SparkTable
 from tests.conformance.lab import Lab, rows, weighed
-from tests.conformance.test_light import native_rows
+from tests.conformance.test_native_reads import native_rows
 
 DDL = "id int, part string, word string"
 

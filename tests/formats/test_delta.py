@@ -20,8 +20,8 @@ from headwater.formats.registry import FORMATS
 from headwater.incremental.keys import keys_of, narrowed
 from headwater.spark.arrow_bridge import local_frame
 from tests.conformance.lab import Lab, difference, rows, weighed
-from tests.conformance.test_light_append import batch, step
 from tests.conformance.test_lookups import same_answers
+from tests.conformance.test_native_append import batch, step
 
 DDL = "id bigint, part string, day date, price decimal(12,2), at timestamp, open boolean, tags array<string>"
 NAMES = [one.split()[0] for one in DDL.split(", ")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ingest.test_taking_in import Desk
+from tests.ingest.test_ingest import Desk
 
 pytestmark = pytest.mark.usefixtures("spark")
 

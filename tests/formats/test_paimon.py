@@ -20,7 +20,7 @@ from headwater.formats.base import Address, LakeContext
 from headwater.formats.paimon.format import PAIMON
 from headwater.formats.spark_table import SparkTable
 from tests.conformance.lab import PEOPLE, Lab, difference, rows, schema, weighed
-from tests.conformance.test_light import native_rows
+from tests.conformance.test_native_reads import native_rows
 from tests.hints.followed import follows
 
 ITEMS = "id int, day string, v int"

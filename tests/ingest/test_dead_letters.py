@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headwater.api.lake import Lake
-from tests.ingest.test_taking_in import Desk
+from tests.ingest.test_ingest import Desk
 from tests.scale import in_formats
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -12,7 +12,7 @@ from headwater.api.lake import Lake
 from headwater.ingest import topic
 from headwater.ingest.pipeline import Pipeline
 from headwater.sources.decoders.json import LONGEST_TEXT
-from tests.ingest.test_taking_in import Desk
+from tests.ingest.test_ingest import Desk
 
 pytestmark = pytest.mark.usefixtures("spark")
 

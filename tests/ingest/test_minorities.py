@@ -11,7 +11,7 @@ import pytest
 from headwater.api.lake import Lake
 from headwater.ingest import topic
 from tests.hints.followed import follows
-from tests.ingest.test_taking_in import Desk
+from tests.ingest.test_ingest import Desk
 
 pytestmark = pytest.mark.usefixtures("spark")
 

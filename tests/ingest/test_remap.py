@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.ingest.test_taking_in import Desk
+from tests.ingest.test_ingest import Desk
 from tests.scale import in_formats
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from headwater.api.lake import Lake
 from headwater.runner.reports import FlowEvent, FlowReport
-from tests.ingest.test_taking_in import Desk
+from tests.ingest.test_ingest import Desk
 
 EVERY = 3.0
 

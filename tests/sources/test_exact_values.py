@@ -26,7 +26,7 @@ from headwater.sources.kafka.values import RecordDecoder
 from headwater.sources.postgres.cdc.types import PgType, typed
 from headwater.spark.arrow_bridge import local_frame
 from tests.ingest.lab import interpreted
-from tests.ingest.test_taking_in import Desk
+from tests.ingest.test_ingest import Desk
 
 TYPES = {
     "dec": "decimal(12,2)",
