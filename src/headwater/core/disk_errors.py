@@ -88,16 +88,16 @@ def room(paths: Iterable[str]) -> str:
     """How much is free where these paths lie: `; 12KB of 20MB are free at /data`. Nothing where none is local."""
     said: dict[int, str] = {}
     for path in paths:
-        found = _room_at(path)
-        if found is not None:
-            said.setdefault(*found)
+        full_at = _room_at(path)
+        if full_at is not None:
+            said.setdefault(*full_at)
     return "".join(f"; {text}" for text in said.values())
 
 
 def paths_in(text: str) -> list[str]:
     """Local paths that a text names, as far as their folders are there."""
-    found = (unquote(path) if "file:" in match else path for match, path in _matches(text))
-    return [path for path in found if path.count("/") > 1 and os.path.isdir(os.path.dirname(path))]
+    paths = (unquote(path) if "file:" in match else path for match, path in _matches(text))
+    return [path for path in paths if path.count("/") > 1 and os.path.isdir(os.path.dirname(path))]
 
 
 def _matches(text: str) -> Iterator[tuple[str, str]]:

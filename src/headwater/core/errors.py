@@ -231,8 +231,8 @@ class IntegrityError(TerminalError):
 def nearest(name: str, choices: Iterable[str]) -> str | None:
     """The choice that was probably meant, if one is close."""
     known = {choice.lower(): choice for choice in sorted(choices, reverse=True)}
-    found = difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.6)
-    return known[found[0]] if found else None
+    matches = difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.6)
+    return known[matches[0]] if matches else None
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

@@ -51,14 +51,14 @@ def _s3(options: Mapping[str, Any]) -> fs.FileSystem:
     from pyarrow import fs
 
     endpoint = options.get("endpoint")
-    given: dict[str, Any] = {"region": options.get("region")}
+    arguments: dict[str, Any] = {"region": options.get("region")}
     if options.get("access_key"):
-        given |= {name: options.get(name) for name in ("access_key", "secret_key", "session_token")}
+        arguments |= {name: options.get(name) for name in ("access_key", "secret_key", "session_token")}
     if endpoint:
         scheme, rest = split_uri(str(endpoint))
-        given |= {"endpoint_override": rest, "scheme": scheme or "https"}
-        given["force_virtual_addressing"] = not options.get("path_style", False)
-    return fs.S3FileSystem(**{name: value for name, value in given.items() if value is not None})
+        arguments |= {"endpoint_override": rest, "scheme": scheme or "https"}
+        arguments["force_virtual_addressing"] = not options.get("path_style", False)
+    return fs.S3FileSystem(**{name: value for name, value in arguments.items() if value is not None})
 
 
 def _gcs(options: Mapping[str, Any]) -> fs.FileSystem:
@@ -75,8 +75,8 @@ def _azure(uri: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
 
     place = urlsplit(uri)
     account = str(options.get("account") or (place.hostname or "").split(".")[0])
-    given = {"account_name": account, "account_key": options.get("account_key")}
-    filesystem = fs.AzureFileSystem(**{name: value for name, value in given.items() if value is not None})
+    arguments = {"account_name": account, "account_key": options.get("account_key")}
+    filesystem = fs.AzureFileSystem(**{name: value for name, value in arguments.items() if value is not None})
     return filesystem, azure_path(uri)
 
 
@@ -87,8 +87,8 @@ def azure_path(uri: str) -> str:
 
 def _options(storage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """One store's options, from a mapping or a definition; secrets are opened here and nowhere before."""
-    found: Any = storage.get(name) or {}
-    options = found if isinstance(found, Mapping) else dict(found)
+    section: Any = storage.get(name) or {}
+    options = section if isinstance(section, Mapping) else dict(section)
     return {
         key: value.reveal() if isinstance(value, Secret) else value
         for key, value in options.items()

@@ -78,8 +78,8 @@ class CommitTag:
     def from_json(text: str | None) -> CommitTag | None:
         """The tag in a commit's note, or None where the note is somebody else's."""
         try:
-            found = json.loads(text or "")
-            return CommitTag(found["flow"], int(found["epoch"]), int(found["step"]), found.get("positions") or {})
+            fields = json.loads(text or "")
+            return CommitTag(fields["flow"], int(fields["epoch"]), int(fields["step"]), fields.get("positions") or {})
         except (ValueError, KeyError, TypeError):
             return None
 

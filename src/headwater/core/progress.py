@@ -48,9 +48,9 @@ def say(text: str) -> None:
 class Ticker:
     """A line on standard error every few seconds, for as long as something takes: to programs and files too."""
 
-    def __init__(self, told: Callable[[], str | None], every: float = EVERY) -> None:
+    def __init__(self, describe: Callable[[], str | None], every: float = EVERY) -> None:
         """`told` says what is being done; None: nothing to speak of."""
-        self._described = told
+        self._described = describe
         self._every = every
         self._over = threading.Event()
         self._begun = time.monotonic()
@@ -102,11 +102,11 @@ def notice(text: str) -> None:
 
 
 def _plain(title: str) -> Report:
-    told: set[str] = set()
+    printed: set[str] = set()
 
     def say(key: str, text: str) -> None:
-        if key not in told:
-            told.add(key)
+        if key not in printed:
+            printed.add(key)
             print(text, file=sys.stderr, flush=True)
 
     def report(done: int, total: int, what: str) -> None:

@@ -89,10 +89,10 @@ class Files:
     # --- reading
 
     def read_bytes(self, path: str) -> bytes:
-        found = self.find(path)
-        if found is None:
+        content = self.find(path)
+        if content is None:
             raise TerminalError(Code.STORAGE_FAILED, f"there is no file {self.join(path)}")
-        return found
+        return content
 
     def read_text(self, path: str) -> str:
         return self.read_bytes(path).decode("utf-8")
@@ -153,8 +153,8 @@ class Files:
 
         with self._doing("list", path):
             selector = fs.FileSelector(self.inside(path), recursive=recursive, allow_not_found=True)
-            found = [self._entry(info) for info in self._fs.get_file_info(selector)]
-        return sorted((e for e in found if not _is_temporary(e.name)), key=lambda e: e.path)
+            entries = [self._entry(info) for info in self._fs.get_file_info(selector)]
+        return sorted((e for e in entries if not _is_temporary(e.name)), key=lambda e: e.path)
 
     def names(self, path: str = "") -> Sequence[str]:
         """The names in a folder; nothing if there is no such folder. A local one is looked at without pyarrow."""

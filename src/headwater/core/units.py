@@ -71,10 +71,10 @@ def format_duration(duration: timedelta) -> str:
 
 def parse_size(text: str) -> int:
     """`128MB` → bytes. KB, MB, GB are powers of 1024, as Spark and Parquet take them."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         raise ValueError(f"'{text}' is not a size; write {SIZE_FORM}")
-    number, unit, _ = found.groups()
+    number, unit, _ = match.groups()
     return round(Fraction(number) * _BYTES[(unit or "b").lower()])
 
 
@@ -101,19 +101,19 @@ def readable_size(size: int) -> str:
 
 def parse_share(text: str) -> float:
     """`10%` → 0.1."""
-    found = _SHARE.fullmatch(text)
-    if found is None:
+    match = _SHARE.fullmatch(text)
+    if match is None:
         raise ValueError(f"'{text}' is not a share; write {SHARE_FORM}")
-    number, percent = found.groups()
+    number, percent = match.groups()
     return float(Fraction(number) / (100 if percent else 1))
 
 
 def parse_window(text: str) -> tuple[time, time]:
     """`22:00-04:00` → from ten in the evening to four in the morning; 24:00 is midnight."""
-    found = _WINDOW.fullmatch(text)
-    if found is None:
+    match = _WINDOW.fullmatch(text)
+    if match is None:
         raise ValueError(f"'{text}' is not a window; write {WINDOW_FORM}")
-    hour, minute, end_hour, end_minute = map(int, found.groups())
+    hour, minute, end_hour, end_minute = map(int, match.groups())
     start, end = _time_of_day(hour, minute), _time_of_day(end_hour, end_minute)
     if start == end:
         raise ValueError(f"'{text}' begins when it ends; leave `window` out for any time")

@@ -85,21 +85,21 @@ class PayloadColumn:
 
     @property
     def value(self) -> Column:
-        found = F.col(f"{EVENT}.{backticked(self.key)}")
-        return found if self.key_type == self.type else _renamed(found, self.key_type)
+        mapped = F.col(f"{EVENT}.{backticked(self.key)}")
+        return mapped if self.key_type == self.type else _renamed(mapped, self.key_type)
 
 
 def standard_columns(payload: StructType, metadata_columns: StructType, mapped: EventColumns) -> list[StandardColumn]:
     """The standard columns that the source maps or the payload has."""
-    found = []
+    columns = []
     for name, (key, data_type) in STANDARD.items():
-        told = getattr(mapped, key, None)
-        path = tuple(told.split(".")) if told else (name,)
+        mapped_to = getattr(mapped, key, None)
+        path = tuple(mapped_to.split(".")) if mapped_to else (name,)
         if _has(payload, path):
-            found.append(StandardColumn(name, data_type, path))
-        elif told and _has(metadata_columns, path):
-            found.append(StandardColumn(name, data_type, path, from_source=True))
-    return found
+            columns.append(StandardColumn(name, data_type, path))
+        elif mapped_to and _has(metadata_columns, path):
+            columns.append(StandardColumn(name, data_type, path, from_source=True))
+    return columns
 
 
 def payload_columns(
@@ -179,16 +179,16 @@ def unambiguous(data_type: DataType) -> DataType:
     return StructType(fields)
 
 
-def _renamed(value: Column, given: DataType) -> Column:
+def _renamed(value: Column, have: DataType) -> Column:
     """The value under its unambiguous type."""
-    wanted = unambiguous(given)
-    if given == wanted:
+    wanted = unambiguous(have)
+    if have == wanted:
         return value
-    if isinstance(given, ArrayType):
-        element = given.elementType
+    if isinstance(have, ArrayType):
+        element = have.elementType
         return F.transform(value, lambda one: _renamed(one, element))
-    assert isinstance(given, StructType) and isinstance(wanted, StructType)
-    pairs = zip(given.fields, wanted.fields, strict=True)
+    assert isinstance(have, StructType) and isinstance(wanted, StructType)
+    pairs = zip(have.fields, wanted.fields, strict=True)
     fields = [_renamed(value.getField(old.name), old.dataType).alias(new.name) for old, new in pairs]
     return F.when(value.isNotNull(), F.struct(*fields))
 
@@ -200,8 +200,8 @@ def _instant(text: Column) -> Column:
     is_number = (F.abs(seconds) < _MOST_SECONDS) & text.rlike(_NUMBER)
     of_number = F.when(is_number, F.timestamp_seconds(seconds)).when(is_moment(text), text.cast("timestamp"))
     # Nearly all have a colon, and it is soon found.
-    found = F.when(F.contains(text, F.lit(":")), F.when(is_moment(text), text.cast("timestamp"))).otherwise(of_number)
-    return F.when(~is_beyond_years(found, TimestampType()), found)
+    moment = F.when(F.contains(text, F.lit(":")), F.when(is_moment(text), text.cast("timestamp"))).otherwise(of_number)
+    return F.when(~is_beyond_years(moment, TimestampType()), moment)
 
 
 def _has(struct: StructType, path: tuple[str, ...]) -> bool:

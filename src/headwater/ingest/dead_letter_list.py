@@ -33,17 +33,17 @@ class DeadLetterList:
         """The newest first, without their bytes; all of them without a `limit`."""
         if not self._table.exists():
             return []
-        found = self._table.read(columns=SHOWN).read_all()
+        letters = self._table.read(columns=SHOWN).read_all()
         for column, wanted in (("topic", topic), ("reason", reason)):
             if wanted is not None:
-                found = found.filter(pc.equal(found[column], wanted))
-        rows: list[dict[str, Any]] = found.sort_by(_BY).slice(0, limit).to_pylist()
+                letters = letters.filter(pc.equal(letters[column], wanted))
+        rows: list[dict[str, Any]] = letters.sort_by(_BY).slice(0, limit).to_pylist()
         return rows
 
     def ids(self, version: int) -> frozenset[tuple[str, str]]:
         """Topic and id of each, as they were at a version."""
-        found = self._table.read(version, columns=["topic", "id"]).read_all()
-        return frozenset((row["topic"], row["id"]) for row in found.to_pylist())
+        letters = self._table.read(version, columns=["topic", "id"]).read_all()
+        return frozenset((row["topic"], row["id"]) for row in letters.to_pylist())
 
     def find(self, id: str) -> dict[str, Any]:
         """One of them with its bytes, by its id or the beginning of it."""
@@ -52,8 +52,8 @@ class DeadLetterList:
             raise unknown_letter(id)
         if len(whole) > 1:
             raise UsageError(Code.NO_SUCH_DEAD_LETTER, f"more than one dead letter begins with '{id}'")
-        found = (row for batch in self._table.read() for row in _beginning_with(pa.Table.from_batches([batch]), id))
-        return next(found)
+        matches = (row for batch in self._table.read() for row in _beginning_with(pa.Table.from_batches([batch]), id))
+        return next(matches)
 
 
 def _beginning_with(letters: pa.Table, id: str) -> list[dict[str, Any]]:

@@ -88,10 +88,10 @@ class DeadLetters:
         """The newest first, without their bytes; all of them without a `limit`."""
         if not self._table.exists():
             return []
-        found = self._of(topic, reason)
+        letters = self._of(topic, reason)
         columns = ["id", "topic", "reason", "message", "position", "at"]
-        found = found.orderBy(F.col("at").desc(), "position").select(*columns)
-        rows = (found if limit is None else found.limit(limit)).collect()
+        letters = letters.orderBy(F.col("at").desc(), "position").select(*columns)
+        rows = (letters if limit is None else letters.limit(limit)).collect()
         return [row.asDict() for row in rows]
 
     def find(self, id: str) -> dict[str, Any]:
@@ -134,8 +134,8 @@ class DeadLetters:
         if open_step is not None:
             of_step = (F.col("flow") == open_step.flow) & (F.col("epoch") == open_step.epoch)
             chosen = chosen.where(~(of_step & (F.col("step") == open_step.step)))
-        found = chosen.orderBy("position").select("id").collect()
-        known = [row["id"] for row in found]
+        rows = chosen.orderBy("position").select("id").collect()
+        known = [row["id"] for row in rows]
         if not ids:
             return known
         for one in ids:
@@ -181,8 +181,8 @@ class DeadLetters:
         """The ids of a topic's dead letters whose events meet one of the conditions."""
         if not self._table.exists():
             return []
-        found = forgotten_letters(self._of(topic, None), conditions).collect()
-        return [row["id"] for row in found]
+        rows = forgotten_letters(self._of(topic, None), conditions).collect()
+        return [row["id"] for row in rows]
 
     def erase(self, topic: str, ids: Sequence[str]) -> None:
         """Forget dead letters of a topic, with every version of the table that has had them."""
@@ -208,10 +208,10 @@ class DeadLetters:
         return self._table.read()
 
     def _of(self, topic: str | None, reason: str | None) -> DataFrame:
-        found = self._all()
+        letters = self._all()
         if topic is not None:
-            found = found.where(F.col("topic") == topic)
-        return found if reason is None else found.where(F.col("reason") == reason)
+            letters = letters.where(F.col("topic") == topic)
+        return letters if reason is None else letters.where(F.col("reason") == reason)
 
     def _ids_frame(self, topic: str, ids: Sequence[str]) -> DataFrame:
         keys = pa.table(

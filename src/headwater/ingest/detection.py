@@ -59,46 +59,46 @@ class Detection:
         first = self._bounded(records, known)
         if not self._decoder.textual or payload(first.schema) == known:
             return first
-        given = records if originals is None else originals
-        rows = self._rejected(given, self._decoder, payload(first.schema)).limit(MANY).collect()
+        sources = records if originals is None else originals
+        rows = self._rejected(sources, self._decoder, payload(first.schema)).limit(MANY).collect()
         bad = {row[0]: (row[1], row[2]) for row in rows}
         if not bad:
             return first
-        found = self._bounded(records.where(~F.col(POSITION).isin(*bad)), known)
-        return replace(found, cut=found.cut or first.cut, rejected=bad)
+        again = self._bounded(records.where(~F.col(POSITION).isin(*bad)), known)
+        return replace(again, cut=again.cut or first.cut, rejected=bad)
 
     def attempt(self, records: DataFrame, known: StructType) -> StructType:
         """What is found, whoever is rejected."""
         return self._bounded(records, known).schema
 
     def _bounded(self, records: DataFrame, known: StructType) -> Detected:
-        found = self._detected(records, known)
-        if bounded(known, found.schema, self._limit) == found.schema:
-            return found
+        detected = self._detected(records, known)
+        if bounded(known, detected.schema, self._limit) == detected.schema:
+            return detected
         # A record with too many columns by itself is none that others are like.
         width = self._decoder.width
         alike = records if width is None else records.where(width <= self._limit)
-        found = self._detected(alike, known)
-        kept = bounded(known, found.schema, self._limit)
-        if kept != found.schema:
+        detected = self._detected(alike, known)
+        kept = bounded(known, detected.schema, self._limit)
+        if kept != detected.schema:
             usual = self._decoder.detect(first_of(alike, FEW)).names
             order = {name: at for at, name in enumerate(usual)}
-            fields = sorted(found.schema.fields, key=lambda f: order.get(f.name, len(usual)))
+            fields = sorted(detected.schema.fields, key=lambda f: order.get(f.name, len(usual)))
             kept = bounded(known, StructType(fields), self._limit)
-        return Detected(kept, True, found.notes)
+        return Detected(kept, True, detected.notes)
 
     def _detected(self, records: DataFrame, known: StructType) -> Detected:
-        found = self._decoder.detect(records)
-        if not _has_new_text(known, found):
-            return Detected(found)
+        detected = self._decoder.detect(records)
+        if not _has_new_text(known, detected):
+            return Detected(detected)
         # Text is what is left where records disagree; types that are known do not change for that.
-        schema, notes = self._decoder.agreed(records, found)
+        schema, notes = self._decoder.agreed(records, detected)
         return Detected(schema, notes=notes)
 
 
-def bounded(known: StructType, found: StructType, limit: int) -> StructType:
+def bounded(known: StructType, detected: StructType, limit: int) -> StructType:
     """What is found, without new columns for which there is no room alongside those that are known."""
-    return _Room(max(limit - count_columns(known), 0)).struct(known, found, 1)
+    return _Room(max(limit - count_columns(known), 0)).struct(known, detected, 1)
 
 
 def count_columns(data_type: DataType) -> int:
@@ -114,9 +114,9 @@ def count_columns(data_type: DataType) -> int:
 class _Room:
     left: int
 
-    def struct(self, known: StructType, found: StructType, depth: int) -> StructType:
+    def struct(self, known: StructType, detected: StructType, depth: int) -> StructType:
         fields = []
-        for f in found.fields:
+        for f in detected.fields:
             if f.name in known.names:
                 fields.append(StructField(f.name, self.type(known[f.name].dataType, f.dataType, depth + 1)))
                 continue
@@ -126,22 +126,22 @@ class _Room:
                 fields.append(f)
         return StructType(fields)
 
-    def type(self, known: DataType, found: DataType, depth: int) -> DataType:
-        if isinstance(known, StructType) and isinstance(found, StructType):
-            return self.struct(known, found, depth)
-        if isinstance(known, ArrayType) and isinstance(found, ArrayType):
-            return ArrayType(self.type(known.elementType, found.elementType, depth + 1))
-        return found
+    def type(self, known: DataType, detected: DataType, depth: int) -> DataType:
+        if isinstance(known, StructType) and isinstance(detected, StructType):
+            return self.struct(known, detected, depth)
+        if isinstance(known, ArrayType) and isinstance(detected, ArrayType):
+            return ArrayType(self.type(known.elementType, detected.elementType, depth + 1))
+        return detected
 
 
-def _has_new_text(known: DataType | None, found: DataType) -> bool:
-    if isinstance(found, StructType):
+def _has_new_text(known: DataType | None, detected: DataType) -> bool:
+    if isinstance(detected, StructType):
         names = known.names if isinstance(known, StructType) else []
-        inner = ((known[f.name].dataType if f.name in names else None, f.dataType) for f in found.fields)  # type: ignore[index]
+        inner = ((known[f.name].dataType if f.name in names else None, f.dataType) for f in detected.fields)  # type: ignore[index]
         return any(_has_new_text(one, other) for one, other in inner)
-    if isinstance(found, ArrayType):
-        return _has_new_text(known.elementType if isinstance(known, ArrayType) else None, found.elementType)
-    return known is None and isinstance(found, StringType)
+    if isinstance(detected, ArrayType):
+        return _has_new_text(known.elementType if isinstance(known, ArrayType) else None, detected.elementType)
+    return known is None and isinstance(detected, StringType)
 
 
 def _depth(data_type: DataType) -> int:

@@ -57,11 +57,11 @@ class ForgottenRows:
 
     def all(self) -> tuple[ForgottenCondition, ...]:
         """In the order in which they were given."""
-        found = self._files.find(self._path)
-        if found is None:
+        content = self._files.find(self._path)
+        if content is None:
             return ()
         try:
-            entries = json.loads(found)
+            entries = json.loads(content)
             return tuple(ForgottenCondition(**{**one, "digests": tuple(one["digests"])}) for one in entries)
         except (ValueError, KeyError, TypeError) as error:
             message = f"the forgotten conditions {self._files.join(self._path)} can't be read: {error}"
@@ -88,12 +88,12 @@ def digest_of(salt: str, value: str) -> str:
 def without_rows(rows: DataFrame, conditions: Sequence[ForgottenCondition], spared: Column) -> DataFrame:
     """Rows but those to forget; the `spared` stay whatever they hold."""
     for each in conditions:
-        told = F.expr(each.condition)
+        hit = F.expr(each.condition)
         try:
-            rows.select(told)
+            rows.select(hit)
         except AnalysisException:
             continue  # these rows have not even the columns
-        rows = rows.where(spared | ~F.coalesce(told, F.lit(False)))
+        rows = rows.where(spared | ~F.coalesce(hit, F.lit(False)))
     return rows
 
 
@@ -119,10 +119,10 @@ def _marked(letters: DataFrame, conditions: Sequence[ForgottenCondition]) -> Dat
     for each in conditions:
         schema = StructType.fromJson(json.loads(each.columns))
         df = df.select(_BOX, _HIT, F.from_json(text, schema).alias(_PARSED)).select(_BOX, _HIT, f"{_PARSED}.*")
-        told = F.coalesce(F.expr(each.condition), F.lit(False))
+        hit = F.coalesce(F.expr(each.condition), F.lit(False))
         if each.digests:
-            told = told | _names(text, each) | _names(F.col(f"{_BOX}.message"), each)
-        df = df.select(_BOX, (F.col(_HIT) | told).alias(_HIT))
+            hit = hit | _names(text, each) | _names(F.col(f"{_BOX}.message"), each)
+        df = df.select(_BOX, (F.col(_HIT) | hit).alias(_HIT))
     return df
 
 

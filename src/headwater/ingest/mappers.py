@@ -107,8 +107,8 @@ class TopicMapping:
         """Nothing is dropped for want of a mapper."""
         name = F.coalesce(column(EVENT_TYPE), F.lit("an event without a type")) if EVENT_TYPE in df.columns else None
         hint = f"write one, or a default @mapper, in {' or '.join(self._topic.mappers)}; or leave the type out by"
-        told = F.concat(F.lit("no mapper for "), F.lit("any event") if name is None else name)
-        message = F.concat(told, F.lit(f": {hint} exclude_events"))
+        what = F.concat(F.lit("no mapper for "), F.lit("any event") if name is None else name)
+        message = F.concat(what, F.lit(f": {hint} exclude_events"))
         return F.when(column(MAPPER).isNull() & column(PROBLEM).isNull(), problem(REASON, message))
 
 
@@ -144,22 +144,22 @@ def _made(function: Registered, signature: Signature, frame: DataFrame) -> _Made
     if signature.mode is not Mode.COLUMN:
         assert declared is not None
         return _Made(function, signature.mode, _allowed(function, declared), {})
-    given = {name: value for name, value in expressions(function, frame.schema).items() if value is not None}
+    values = {name: value for name, value in expressions(function, frame.schema).items() if value is not None}
     if declared is not None:
-        given = _as_declared(function, given, declared)
-    found = types_of(function, given, frame)
-    known = [(name, without_untyped(data_type)) for name, data_type in found.items()]
+        values = _as_declared(function, values, declared)
+    data_types = types_of(function, values, frame)
+    known = [(name, without_untyped(data_type)) for name, data_type in data_types.items()]
     types = StructType([StructField(name, data_type) for name, data_type in known if data_type is not None])
-    columns = {name: conformed(given[name], found[name], types[name].dataType) for name in types.names}
+    columns = {name: conformed(values[name], data_types[name], types[name].dataType) for name in types.names}
     return _Made(function, signature.mode, _allowed(function, types), columns)
 
 
-def _as_declared(function: Registered, given: Mapping[str, Column], declared: StructType) -> dict[str, Column]:
-    undeclared = [name for name in given if name not in declared.names]
+def _as_declared(function: Registered, values: Mapping[str, Column], declared: StructType) -> dict[str, Column]:
+    undeclared = [name for name in values if name not in declared.names]
     if undeclared:
         message = f"mapper '{function.name}' gives '{undeclared[0]}', which is not in its schema"
         raise UsageError(Code.INVALID_FUNCTION, message, where=code_location(function), hint="declare it")
-    return {f.name: given.get(f.name, F.lit(None)).cast(f.dataType) for f in declared.fields}
+    return {f.name: values.get(f.name, F.lit(None)).cast(f.dataType) for f in declared.fields}
 
 
 def _allowed(function: Registered, types: StructType) -> StructType:
@@ -177,11 +177,11 @@ def _joined(made: Sequence[_Made]) -> StructType:
     for one in made:
         for f in one.types.fields:
             known, first = types.get(f.name, (f.dataType, one.function))
-            found = exact_type(known, f.dataType)
-            if found is None:
+            both = exact_type(known, f.dataType)
+            if both is None:
                 problems.append(_disagreement(f, one.function, known, first))
                 continue
-            types[f.name] = (found, first)
+            types[f.name] = (both, first)
     spelt: dict[str, str] = {}
     for name, (_, function) in types.items():
         if spelt.setdefault(name.lower(), name) != name:

@@ -158,9 +158,9 @@ class Pipeline:
         """
         asked = with_standard_as_text(payload) if decoder.textual else payload
         if quick and watch and not self.rescues and not self._required:
-            found = decoder.quick(records, asked)
-            if found is not None:
-                return self._quickly(found, asked, stamp)
+            decoded = decoder.quick(records, asked)
+            if decoded is not None:
+                return self._quickly(decoded, asked, stamp)
         df = decoder.decode(records, asked)
         unknown = decoder.unknown(asked) if watch else None
         df = df.withColumn(UNKNOWN, F.lit(False) if unknown is None else F.coalesce(unknown, F.lit(False)))
@@ -170,8 +170,8 @@ class Pipeline:
             exact = decoder.beyond(asked, F.col(RAW))
             more = F.col(UNKNOWN) if exact is None else F.col(UNKNOWN) & exact
             limit = f"{self.topic.schema_.max_columns:,}"
-            told = problem(TOO_MANY, f"it has columns that the topic has no room for: {NO_ROOM.format(limit)}")
-            df = df.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), F.when(more, told)))
+            too_many = problem(TOO_MANY, f"it has columns that the topic has no room for: {NO_ROOM.format(limit)}")
+            df = df.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), F.when(more, too_many)))
         # A filter would be pushed below the decoding, and everything decoded twice; metrics keep it where it is.
         df = df.observe("decoded", F.count(F.lit(1)).alias("records"))
         standard = self._standard_of(df.sparkSession, asked)
@@ -220,8 +220,8 @@ class Pipeline:
             columns = standard_columns(payload, others, self._mapped)
             why = F.col(PROBLEM)
             for one in columns:
-                told = f"{one.name}{UNREADABLE}{one.type.simpleString()}"
-                why = F.coalesce(why, F.when(one.is_unreadable, problem(SCHEMA, told)))
+                unreadable = f"{one.name}{UNREADABLE}{one.type.simpleString()}"
+                why = F.coalesce(why, F.when(one.is_unreadable, problem(SCHEMA, unreadable)))
             values = {**{one.name: one.value for one in columns}, SOURCE: F.lit(self.source.name)}
             suspect = reduce(operator.or_, (one.is_unreadable for one in columns), F.col(UNKNOWN))
             placeholder = F.when(suspect, problem(DECODE, "odd")).cast(PROBLEM_TYPE)
@@ -246,8 +246,8 @@ class Pipeline:
         unknown = F.lit(None).cast(StringType())
         if isinstance(rest, StructType):
             unknown = F.to_json(_part(F.col(EVENT), payload, rest, sparse=True))
-        found = _cast_failures(standard, F.col(CAST_FAILURES) if CAST_FAILURES in df.columns else F.lit(None))
-        cast_failures = F.when(F.size(found) > 0, F.to_json(found))
+        failures = _cast_failures(standard, F.col(CAST_FAILURES) if CAST_FAILURES in df.columns else F.lit(None))
+        cast_failures = F.when(F.size(failures) > 0, F.to_json(failures))
         rest_of = cast_failures.substr(F.lit(2), F.length(cast_failures))
         both = F.concat(unknown.substr(F.lit(1), F.length(unknown) - 1), F.lit(","), rest_of)
         return F.coalesce(F.when(unknown.isNotNull() & cast_failures.isNotNull(), both), unknown, cast_failures)
@@ -306,8 +306,8 @@ class Pipeline:
         chosen = [values.get(f.name, column(f.name)).cast(f.dataType).alias(f.name) for f in schema.fields]
         chosen += [column(name) for name in (RAW, PROBLEM, UNKNOWN) if name not in schema.names]
         names = [*self.metadata_columns.names, *(name for name in self._hidden.names if name in df.columns)]
-        told = F.to_json(F.struct(*map(column, names))) if names else F.lit(None).cast("string")
-        chosen.append(F.when(column(PROBLEM).isNotNull(), told).alias(CONTEXT))
+        context = F.to_json(F.struct(*map(column, names))) if names else F.lit(None).cast("string")
+        chosen.append(F.when(column(PROBLEM).isNotNull(), context).alias(CONTEXT))
         return schema, chosen
 
     def _mapping(self, df: DataFrame, payload: StructType) -> TopicMapping | None:
@@ -351,20 +351,20 @@ def _told_of(refused: Mapping[str, str]) -> Column:
 
 def _known_of(rejected: Mapping[str, tuple[str, str]]) -> Column:
     """The problem that was found out before."""
-    found = {position: {"reason": reason, "message": message} for position, (reason, message) in rejected.items()}
-    known = F.from_json(F.lit(json.dumps(found)), "map<string,struct<reason:string,message:string>>")
+    problems = {position: {"reason": reason, "message": message} for position, (reason, message) in rejected.items()}
+    known = F.from_json(F.lit(json.dumps(problems)), "map<string,struct<reason:string,message:string>>")
     return F.element_at(known, column(POSITION)).cast(PROBLEM_TYPE)
 
 
-def _part(value: Column, given: DataType, wanted: DataType, *, sparse: bool = False) -> Column:
+def _part(value: Column, have: DataType, wanted: DataType, *, sparse: bool = False) -> Column:
     """Some fields of a value, at any depth; `sparse`: a struct in which none has a value is NULL."""
-    if given == wanted:
+    if have == wanted:
         return value
-    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
-        inner, part = given.elementType, wanted.elementType
+    if isinstance(have, ArrayType) and isinstance(wanted, ArrayType):
+        inner, part = have.elementType, wanted.elementType
         return F.transform(value, lambda one: _part(one, inner, part, sparse=sparse))
-    assert isinstance(given, StructType) and isinstance(wanted, StructType)
-    fields = [_part(value.getField(f.name), given[f.name].dataType, f.dataType, sparse=sparse) for f in wanted.fields]
+    assert isinstance(have, StructType) and isinstance(wanted, StructType)
+    fields = [_part(value.getField(f.name), have[f.name].dataType, f.dataType, sparse=sparse) for f in wanted.fields]
     named = F.struct(*(field.alias(f.name) for field, f in zip(fields, wanted.fields, strict=True)))
     there = reduce(operator.or_, (field.isNotNull() for field in fields)) if sparse else value.isNotNull()
     return F.when(there, named)

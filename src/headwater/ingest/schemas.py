@@ -88,15 +88,15 @@ class SchemaLog:
     def _read(self, name: str) -> SchemaVersion:
         path = f"{_FOLDER}/{name}"
         try:
-            found = json.loads(self._notes.read_text(path))
+            version = json.loads(self._notes.read_text(path))
             return SchemaVersion(
                 int(name[:6]),
-                StructType.fromJson(found["payload"]),
-                StructType.fromJson(found["adopted"]),
-                found["brought_by"],
-                tuple(found["changes"]),
-                found["step"],
-                datetime.fromisoformat(found["found_at"]),
+                StructType.fromJson(version["payload"]),
+                StructType.fromJson(version["adopted"]),
+                version["brought_by"],
+                tuple(version["changes"]),
+                version["step"],
+                datetime.fromisoformat(version["found_at"]),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise IntegrityError(

@@ -162,20 +162,20 @@ def _key(name: str, struct: StructType) -> str | None:
     return next((known for known in struct.names if known.lower() == name.lower()), None)
 
 
-def _with_paths(value: Column, given: DataType, rests: Iterable[Path]) -> Column:
+def _with_paths(value: Column, have: DataType, rests: Iterable[Path]) -> Column:
     """A struct in which the paths exist: what it lacks is NULL."""
-    if not isinstance(given, StructType):
+    if not isinstance(have, StructType):
         return value
     below: dict[str, list[Path]] = {}
     for rest in rests:
         if rest:
             below.setdefault(rest[0], []).append(rest[1:])
     for part, deeper in below.items():
-        key = _key(part, given)
+        key = _key(part, have)
         if key is None:
             value = value.withField(backticked(part), F.lit(None).cast(_nothing(deeper)))
-        elif isinstance(given[key].dataType, StructType) and any(deeper):
-            value = value.withField(backticked(key), _with_paths(value.getField(key), given[key].dataType, deeper))
+        elif isinstance(have[key].dataType, StructType) and any(deeper):
+            value = value.withField(backticked(key), _with_paths(value.getField(key), have[key].dataType, deeper))
     return value
 
 

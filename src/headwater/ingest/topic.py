@@ -127,17 +127,17 @@ class TopicTarget(Target[DataFrame]):
                 return replace(done, rejected=done.rejected + len(aside)) if aside else done
             except Exception as error:
                 if self._pipeline.calls_functions and may_be_of_an_event(error):
-                    found = self._raising(left, refused, commit_tag)
-                    if found:
-                        refused |= found
+                    raising = self._raising(left, refused, commit_tag)
+                    if raising:
+                        refused |= raising
                         continue
                 if not may_be_of_a_record(error):
                     raise
-                found = failing(left, self._attempt)
-                if not found:
+                raising = failing(left, self._attempt)
+                if not raising:
                     raise
-                self._reject(failed(records, found), commit_tag)
-                aside |= found
+                self._reject(failed(records, raising), commit_tag)
+                aside |= raising
 
     def _raising(self, records: DataFrame, refused: Mapping[str, str], commit_tag: CommitTag) -> dict[str, str]:
         """Records that a function raises on, beyond those that it is not shown any more."""
@@ -280,8 +280,8 @@ class TopicTarget(Target[DataFrame]):
                     hint="set schema.mismatch to quarantine; or tell the type in the source's schema_hints, then"
                     f" `headwater flow rebuild {self._topic.name} --yes`",
                 )
-        told = with_hint(F.col("reason"), F.col("message"), self._topic, self._pipeline.source)
-        return self._dead_letters.put(bad.withColumn("message", told), self._topic.name, self._topic.from_, commit_tag)
+        text = with_hint(F.col("reason"), F.col("message"), self._topic, self._pipeline.source)
+        return self._dead_letters.put(bad.withColumn("message", text), self._topic.name, self._topic.from_, commit_tag)
 
     # --- schemas
 
@@ -322,11 +322,11 @@ class TopicTarget(Target[DataFrame]):
                 first, brought_by = self._declared, "declared"
             else:
                 some, hints = first_of(records, SAMPLE), self._hints
-                detected = self._detection.of(some, StructType(), lambda found: hinted(found, hints))
+                detected = self._detection.of(some, StructType(), lambda schema: hinted(schema, hints))
                 first, brought_by, notes = hinted(detected.schema, hints), "first records", detected.notes
                 if not self._topic.mappers and self._table.exists() and not self._table.read().isEmpty():
-                    told = known_payload(self._table.schema(), self._pipeline.metadata_columns.names)
-                    first, brought_by = joined(told, first, self._table.format), "the topic's table"
+                    stored = known_payload(self._table.schema(), self._pipeline.metadata_columns.names)
+                    first, brought_by = joined(stored, first, self._table.format), "the topic's table"
             if not first.fields:  # nothing could be read: the next records are asked again
                 return SchemaVersion(0, first, first, "nothing")
             self._version = self._schemas.add(None, first, first, brought_by, commit_tag.step, self._described(notes))
@@ -352,13 +352,13 @@ class TopicTarget(Target[DataFrame]):
         suspect = frame.where(F.col(UNKNOWN) | (F.col(f"{PROBLEM}.reason") == SCHEMA))
         notes: tuple[str, ...] = ()
         if self._new_column == "fail":
-            found = self._decoder.detect(suspect)
+            seen = self._decoder.detect(suspect)
         else:
             originals = records.join(suspect.select(POSITION), POSITION, "left_semi")
-            detected = self._detection.of(suspect, known.payload, lambda found: self._payload(known, found), originals)
-            found, self._is_full, notes = detected.schema, detected.cut, detected.notes
+            detected = self._detection.of(suspect, known.payload, lambda seen: self._payload(known, seen), originals)
+            seen, self._is_full, notes = detected.schema, detected.cut, detected.notes
             self._rejected = {} if self._new_column == "ignore" else detected.rejected
-        payload = self._payload(known, found)
+        payload = self._payload(known, seen)
         changes = list(schema_changes(known.payload, payload))
         if not changes:
             return known
@@ -372,7 +372,7 @@ class TopicTarget(Target[DataFrame]):
             )
         adopted = known.adopted if self._new_column == "rescue" else payload
         if self._new_column == "ignore":  # a type was widened, and that is all that is taken
-            payload = joined(known.payload, within(found, known.payload), self._table.format)
+            payload = joined(known.payload, within(seen, known.payload), self._table.format)
             adopted = payload
             if not list(schema_changes(known.payload, payload)):
                 return known
@@ -381,12 +381,12 @@ class TopicTarget(Target[DataFrame]):
         )
         return self._version
 
-    def _payload(self, known: SchemaVersion, found: StructType) -> StructType:
+    def _payload(self, known: SchemaVersion, schema: StructType) -> StructType:
         """What is known and was found; a hint tells a column's first type, which may be widened like any other."""
         if self._hints is not None:
             hints = StructType([f for f in self._hints.fields if f.name not in known.payload.names])
-            found = hinted(found, hints)
-        return joined(known.payload, found, self._table.format)
+            schema = hinted(schema, hints)
+        return joined(known.payload, schema, self._table.format)
 
     def _described(self, notes: tuple[str, ...]) -> tuple[str, ...]:
         for note in notes:

@@ -75,23 +75,23 @@ def _is_for(function: Registered) -> Column:
 
 def _by_columns(df: DataFrame, steps: Sequence[Registered], payload: StructType) -> tuple[DataFrame, StructType]:
     """One projection: a CASE over the event types."""
-    given: list[dict[str, Column | None]] = []
+    upcast: list[dict[str, Column | None]] = []
     types: list[dict[str, DataType]] = []
     wanted = payload
     for function in steps:
         fields = expressions(function, df.schema)
-        given.append(fields)
-        found = types_of(function, {name: value for name, value in fields.items() if value is not None}, df)
-        types.append(found)
-        known = {name: without_untyped(data_type) for name, data_type in found.items()}
+        upcast.append(fields)
+        data_types = types_of(function, {name: value for name, value in fields.items() if value is not None}, df)
+        types.append(data_types)
+        known = {name: without_untyped(data_type) for name, data_type in data_types.items()}
         kept = [StructField(name, data_type) for name, data_type in known.items() if data_type is not None]
         wanted = _widened(wanted, StructType(kept), function)
     event = F.when(column(EVENT).isNotNull(), struct_of(column(EVENT), payload, wanted))
     version = column(EVENT_VERSION)
     lifted: Column | None = None
     numbered: Column | None = None
-    for function, fields, found in zip(steps, given, types, strict=True):
-        made = _with_fields(fields, found, payload, wanted)
+    for function, fields, data_types in zip(steps, upcast, types, strict=True):
+        made = _with_fields(fields, data_types, payload, wanted)
         now = F.lit((function.from_version or 1) + 1).cast(LongType())
         lifted = _when(lifted, _is_for(function), made)
         numbered = _when(numbered, _is_for(function), now)
@@ -135,16 +135,16 @@ def _widened(payload: StructType, fields: StructType, function: Registered) -> S
     """The payload's schema with an upcaster's fields."""
     types = {f.name: f.dataType for f in payload.fields}
     for f in fields.fields:
-        found = exact_type(types[f.name], f.dataType) if f.name in types else f.dataType
-        if found is None:
+        widened = exact_type(types[f.name], f.dataType) if f.name in types else f.dataType
+        if widened is None:
             message = (
                 f"upcaster '{function.name}' gives '{f.name}' as {f.dataType.simpleString()}, "
                 f"and events have it as {types[f.name].simpleString()}"
             )
             hint = "cast it, tell the type in the source's schema_hints, or give it another name"
             raise UsageError(Code.INVALID_FUNCTION, message, where=code_location(function), hint=hint)
-        types[f.name] = found
-    return StructType([StructField(name, found) for name, found in types.items()])
+        types[f.name] = widened
+    return StructType([StructField(name, widened) for name, widened in types.items()])
 
 
 def _when(cases: Column | None, condition: Column, value: Column) -> Column:

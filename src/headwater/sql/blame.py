@@ -37,16 +37,16 @@ def asked_moment(query: exp.Query) -> Span | None:
 def fragment(piece: str, text: str) -> Span | None:
     """Where a piece of a rewritten query stands in the text that was written, if it does and just once."""
     words = [re.escape(word) for word in piece.split()]
-    found = list(re.finditer(r"\s+".join(words), text, re.IGNORECASE)) if words else []
-    return (found[0].start(), found[0].end() - 1) if len(found) == 1 else None
+    matches = list(re.finditer(r"\s+".join(words), text, re.IGNORECASE)) if words else []
+    return (matches[0].start(), matches[0].end() - 1) if len(matches) == 1 else None
 
 
 def _column(parameters: Mapping[str, str], text: str, query: exp.Query) -> InvalidSql:
     name = next((parameters[key] for key in ("objectName", "fieldName", "colName") if key in parameters), "")
     parts = _parts(name)
-    told = parameters.get("proposal") or parameters.get("fields") or parameters.get("suggestion") or ""
+    proposal = parameters.get("proposal") or parameters.get("fields") or parameters.get("suggestion") or ""
     # Only some of the columns are told: the nearest of them is of use, a list of them is not.
-    meant = nearest(parts[-1], [_parts(one)[-1] for one in told.split(", ") if one.strip()])
+    meant = nearest(parts[-1], [_parts(one)[-1] for one in proposal.split(", ") if one.strip()])
     hint = f"did you mean '{meant}'?" if meant else None
     message = f"there is no column '{'.'.join(parts)}'"
     return InvalidSql(message, text=text, span=place_of(parts, query), hint=hint, code=Code.UNKNOWN_COLUMN)

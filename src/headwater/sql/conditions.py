@@ -17,12 +17,12 @@ _ALIKE = 0.85
 
 def column_paths(sql: str) -> list[Path]:
     """Every column of a condition, with the fields that are taken from it; what lambdas name is not one."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for named in parse_condition(sql).find_all(exp.Column):
         path = path_of(named)
         if path[0] not in _bound(named):
-            found.append(path)
-    return list(dict.fromkeys(found))
+            paths.append(path)
+    return list(dict.fromkeys(paths))
 
 
 def path_of(column: exp.Column) -> Path:

@@ -71,14 +71,14 @@ class Headwater(Spark):
 
         def _parse_statement(self) -> exp.Expr | None:
             start = self._index
-            found = self._stated()
-            if found is None:
+            statement = self._stated()
+            if statement is None:
                 self._retreat(start)
                 parsed: exp.Expr | None = super()._parse_statement()
                 return parsed
             if self._curr:
                 self._refuse("the statement should end here")
-            return Stated(this=found)
+            return Stated(this=statement)
 
         def _stated(self) -> Statement | None:
             """The statement of ours that begins here, if one does."""
@@ -120,15 +120,15 @@ class Headwater(Spark):
             if (partitions and more_partitions) or (options and more_options):
                 self._refuse("PARTITIONED BY and WITH stand before AS or behind the query, once")
             partitions, options = partitions or more_partitions, options or more_options
-            told = view_options(options, self.sql)
+            refresh_options = view_options(options, self.sql)
             return CreateView(
                 view.name,
                 select,
-                told.refresh,
+                refresh_options.refresh,
                 replace,
                 if_not_exists,
-                told.format,
-                tuple(partitions) or told.partition_by,
+                refresh_options.format,
+                tuple(partitions) or refresh_options.partition_by,
             )
 
         def _explain(self) -> Explain | ExplainView:
@@ -158,8 +158,8 @@ class Headwater(Spark):
             partitions, options = self._clauses()
             places = {"format": _span(format), "destination": _span(place)}
             places |= {option.name: option.span for option in options}
-            told = export_options(options, self.sql)
-            return ExportStatement(what, format.text.lower(), place.text, tuple(partitions), told, places)
+            chosen = export_options(options, self.sql)
+            return ExportStatement(what, format.text.lower(), place.text, tuple(partitions), chosen, places)
 
         def _show(self) -> Show:
             materialized = self._words("MATERIALIZED")
@@ -213,10 +213,10 @@ class Headwater(Spark):
         # --- their parts
 
         def _view(self) -> Reference:
-            found = self._relation(Kind.VIEW)
-            if found.kind is not Kind.VIEW:
-                raise InvalidSql(f"{found} is not a view", text=self.sql, span=found.span)
-            return found
+            name = self._relation(Kind.VIEW)
+            if name.kind is not Kind.VIEW:
+                raise InvalidSql(f"{name} is not a view", text=self.sql, span=name.span)
+            return name
 
         def _relation(self, kind: Kind | None = None) -> Reference:
             """`topic('x')`, `topics.x` or a bare `x`, which is of the given kind."""

@@ -38,8 +38,8 @@ def between(ends: Sequence[exp.Expr]) -> Between:
 def _end(value: exp.Expr | None) -> Moment | None:
     if value is None or isinstance(value, exp.Null):
         return None
-    told = _literal(value)
-    return parse_moment(told.name) if told.is_string else _number(told.name)
+    literal = _literal(value)
+    return parse_moment(literal.name) if literal.is_string else _number(literal.name)
 
 
 def _literal(value: exp.Expr | None) -> exp.Literal:
@@ -64,10 +64,10 @@ def parse_moment(text: str) -> Moment:
 def parse_time(text: str) -> datetime:
     """A moment as people write it; without a zone it is UTC."""
     try:
-        found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-        found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-        found.astimezone(timezone.utc)  # a moment of the first or last day may lie beyond
-        return found
+        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+        moment.astimezone(timezone.utc)  # a moment of the first or last day may lie beyond
+        return moment
     except (ValueError, OverflowError):
         raise UsageError(
             Code.INVALID_VALUE, f"'{text}' is not a time", hint="write 2026-10-17 or 2026-10-17 12:30:00"

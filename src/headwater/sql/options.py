@@ -43,50 +43,50 @@ class ViewOptions:
 
 def view_options(options: Sequence[Option], text: str) -> ViewOptions:
     """`refresh` takes a mode or a policy; an interval means periodic."""
-    given = _once(options, VIEW, text)
-    told: dict[str, Any] = {}
-    refresh = given.get("refresh")
+    written = _once(options, VIEW, text)
+    fields: dict[str, Any] = {}
+    refresh = written.get("refresh")
     if refresh is not None:
         word = refresh.value.lower()
         if word in MODES:
-            told["mode"] = word
+            fields["mode"] = word
         elif word in POLICIES:
-            told["policy"] = word
+            fields["policy"] = word
         else:
             raise _bad(refresh, text, "is neither a mode nor a policy of refresh", (*MODES, *POLICIES))
     for name, key in (("interval", "every"), ("max_staleness", "max_staleness")):
-        if name in given:
-            told[key] = given[name].value
+        if name in written:
+            fields[key] = written[name].value
     try:
-        made = Refresh.model_validate(told)
+        made = Refresh.model_validate(fields)
     except ValidationError as error:
-        raise _invalid(error, given, text) from None
-    partitions = given["partition_by"].value.split(",") if "partition_by" in given else []
-    format = given["format"].value.lower() if "format" in given else None
+        raise _invalid(error, written, text) from None
+    partitions = written["partition_by"].value.split(",") if "partition_by" in written else []
+    format = written["format"].value.lower() if "format" in written else None
     return ViewOptions(made, format, tuple(one.strip() for one in partitions if one.strip()))
 
 
 def export_options(options: Sequence[Option], text: str) -> dict[str, str]:
     """`format` is that of the copy's files."""
-    given = _once(options, EXPORT, text)
+    written = _once(options, EXPORT, text)
     for name, choices in (("format", ("parquet",)), ("compression", CODECS), ("mode", ("snapshot", "streaming"))):
-        option = given.get(name)
+        option = written.get(name)
         if option is not None and option.value.lower() not in choices:
             raise _bad(option, text, f"is no {name} of an export", choices)
     words = ("format", "compression", "mode")
-    return {name: option.value.lower() if name in words else option.value for name, option in given.items()}
+    return {name: option.value.lower() if name in words else option.value for name, option in written.items()}
 
 
 def _once(options: Sequence[Option], known: Sequence[str], text: str) -> dict[str, Option]:
-    given: dict[str, Option] = {}
+    by_name: dict[str, Option] = {}
     for option in options:
         if option.name not in known:
             hint = did_you_mean(option.name, known)
             raise InvalidSql(f"there is no option '{option.name}'", text=text, span=option.span, hint=hint)
-        if option.name in given:
+        if option.name in by_name:
             raise InvalidSql(f"'{option.name}' is given twice", text=text, span=option.span)
-        given[option.name] = option
-    return given
+        by_name[option.name] = option
+    return by_name
 
 
 def _bad(option: Option, text: str, what: str, choices: Sequence[str]) -> InvalidSql:
@@ -94,10 +94,12 @@ def _bad(option: Option, text: str, what: str, choices: Sequence[str]) -> Invali
     return InvalidSql(f"'{option.value}' {what}", text=text, span=option.value_span, hint=hint)
 
 
-def _invalid(error: ValidationError, given: dict[str, Option], text: str) -> InvalidSql:
+def _invalid(error: ValidationError, written: dict[str, Option], text: str) -> InvalidSql:
     first = error.errors()[0]
     message = str(first["msg"]).removeprefix("Value error, ")
     field = str(first["loc"][0]) if first["loc"] else ""
-    option = given.get("interval" if field == "every" else field) or given.get("refresh") or next(iter(given.values()))
+    option = (
+        written.get("interval" if field == "every" else field) or written.get("refresh") or next(iter(written.values()))
+    )
     message = message.replace("`every`", "`interval`")
     return InvalidSql(message, text=text, span=option.value_span)

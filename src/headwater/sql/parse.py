@@ -44,19 +44,19 @@ def parse_query(sql: str) -> exp.Query:
 
 def parse_condition(sql: str) -> exp.Expr:
     """A boolean expression: `page IS NOT NULL`."""
-    found = _parsed(sql, exp.Condition)
-    if len(found) != 1 or isinstance(found[0], exp.Query):
+    parsed = _parsed(sql, exp.Condition)
+    if len(parsed) != 1 or isinstance(parsed[0], exp.Query):
         raise InvalidSql("should be one condition")
-    require_bounded(found[0])
-    return found[0]
+    require_bounded(parsed[0])
+    return parsed[0]
 
 
 def parse_statement(sql: str) -> Statement:
     """The one statement in a text."""
-    found = split(sql)
-    if not found:
+    statements = split(sql)
+    if not statements:
         raise InvalidSql("there is no statement in it", hint=STATEMENTS)
-    if len(found) > 1:
+    if len(statements) > 1:
         raise InvalidSql("one statement at a time", text=sql, span=_first_of(sql, 1))
     (parsed,) = _parsed(sql)
     if isinstance(parsed, Stated):
@@ -64,27 +64,27 @@ def parse_statement(sql: str) -> Statement:
         return made
     query = as_query(parsed)
     if query is not None:
-        return Select(found[0], query)
+        return Select(statements[0], query)
     raise InvalidSql(f"Headwater's SQL has no such statement; {STATEMENTS}", text=sql, span=_first_of(sql, 0))
 
 
 def split(sql: str) -> list[str]:
     """The statements of a text, without the semicolons between them."""
     tokens = _tokens(sql)
-    found: list[str] = []
+    statements: list[str] = []
     start: int | None = None
     end = 0
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON:
             if start is not None:
-                found.append(sql[start : end + 1])
+                statements.append(sql[start : end + 1])
             start = None
         else:
             start = token.start if start is None else start
             end = token.end
     if start is not None:
-        found.append(sql[start : end + 1])
-    return found
+        statements.append(sql[start : end + 1])
+    return statements
 
 
 def is_complete(sql: str) -> bool:
@@ -132,9 +132,9 @@ def _parsed(sql: str, into: type[exp.Expr] | None = None) -> list[exp.Expr]:
     _require_whole(sql)
     try:
         dialect = Headwater()
-        found = dialect.parse(sql) if into is None else dialect.parse_into(into, sql)
+        parsed = dialect.parse(sql) if into is None else dialect.parse_into(into, sql)
         # A comment behind a semicolon is a statement of its own for sqlglot.
-        return [one for one in found if one is not None and not isinstance(one, exp.Semicolon)]
+        return [one for one in parsed if one is not None and not isinstance(one, exp.Semicolon)]
     except ParseError as error:
         raise _not_parsed(error, sql) from None
     except TokenError as error:
@@ -146,8 +146,8 @@ def _parsed(sql: str, into: type[exp.Expr] | None = None) -> list[exp.Expr]:
 
 
 def _not_closed(error: TokenError, sql: str) -> InvalidSql:
-    found = _OPENED.search(str(error.__cause__))
-    at = int(found[1]) if found else max(0, sql.rfind("/*"))
+    opened = _OPENED.search(str(error.__cause__))
+    at = int(opened[1]) if opened else max(0, sql.rfind("/*"))
     return InvalidSql("a quote or comment is not closed", text=sql, span=(at, at))
 
 

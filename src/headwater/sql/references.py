@@ -56,11 +56,11 @@ def referring(query: exp.Query) -> Iterator[tuple[exp.Table, Reference]]:
     for table in query.find_all(exp.Table, bfs=False):
         if table.find_ancestor(exp.Hint):
             continue  # the name that the query has for one
-        found = _referred(table)
-        if found is not None:
+        reference = _referred(table)
+        if reference is not None:
             latest = is_present(table.args.get("version"))
-            span = found.span or span_of(table.this)
-            yield table, replace(found, temporal=_is_temporal(table), latest=latest, span=span)
+            span = reference.span or span_of(table.this)
+            yield table, replace(reference, temporal=_is_temporal(table), latest=latest, span=span)
 
 
 def _referred(table: exp.Table) -> Reference | None:

@@ -36,13 +36,13 @@ def with_relations(query: exp.Query, place: Placed) -> str:
                 span=span_of(cte.args["alias"]),
                 hint="give the query in WITH another name",
             )
-        found = exp.to_table(name)
+        relation = exp.to_table(name)
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(reference.name, quoted=True))
-        found.set("alias", alias)
+        relation.set("alias", alias)
         for kept in ("joins", "laterals", "pivots", "sample"):
             if table.args.get(kept):
-                found.set(kept, table.args[kept])
-        table.replace(found)
+                relation.set(kept, table.args[kept])
+        table.replace(relation)
     return query.sql(dialect=Headwater, comments=False)
 
 

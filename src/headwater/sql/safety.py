@@ -102,8 +102,8 @@ def _require_safe(call: exp.Func, text: str) -> None:
     if isinstance(call, (exp.And, exp.Or)):  # functions too, for sqlglot: in a chain each holds all before it
         return
     text_of = call.sql(dialect="spark", comments=False)
-    found = _CALL.match(text_of)
-    name = call.name.lower() if isinstance(call, exp.Anonymous) else found[1].lower() if found else None
+    call_match = _CALL.match(text_of)
+    name = call.name.lower() if isinstance(call, exp.Anonymous) else call_match[1].lower() if call_match else None
     if name is None and text_of.lower() in _TELLING:
         name = text_of.lower()
     if name is None and type(call) not in NODES:
@@ -116,10 +116,10 @@ def _require_safe(call: exp.Func, text: str) -> None:
 def _calls(table: exp.Table) -> list[exp.Expr]:
     """`topic('x')`, `changes(…)`, `stream(topic('x'))`, `PROCTIME()` of one place in FROM that reads a relation."""
     version, call = table.args.get("version"), table.this
-    found: list[exp.Expr] = [version.expression] if version is not None and is_present(version) else []
+    calls: list[exp.Expr] = [version.expression] if version is not None and is_present(version) else []
     if isinstance(call, exp.Anonymous):
-        found += [call, *(inner for inner in call.expressions if isinstance(inner, exp.Anonymous))]
-    return found
+        calls += [call, *(inner for inner in call.expressions if isinstance(inner, exp.Anonymous))]
+    return calls
 
 
 def _refusal(message: str, text: str, span: Span | None) -> InvalidSql:

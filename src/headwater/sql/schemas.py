@@ -51,24 +51,24 @@ def _query_of(text: str) -> exp.Query | None:
 
 def _spans(query: exp.Query, text: str, schema: str) -> list[Span]:
     """Where the schema stands before a relation, and before one of its columns."""
-    found: list[Span] = []
+    spans: list[Span] = []
     named: set[str] = set()
     for table in query.find_all(exp.Table):
         if table.db.lower() == schema and not table.catalog:
             named.add(table.name.lower())
-            found += _before_dot(table.args["db"], text)
+            spans += _before_dot(table.args["db"], text)
         call = table.this
         for inner in call.expressions if isinstance(call, exp.Anonymous) else ():
             if isinstance(inner, exp.Column) and inner.table.lower() == schema:  # stream(shop.events)
-                found += _before_dot(inner.args["table"], text)
+                spans += _before_dot(inner.args["table"], text)
         if isinstance(call, exp.Anonymous) and call.name.lower() == "changes" and call.expressions:
             quoted = _QUOTED.search(text, (span_of(call) or (0, 0))[0])
             if quoted is not None and quoted[2].lower() == schema:
-                found.append((quoted.start(1), quoted.end(1) - 1))
+                spans.append((quoted.start(1), quoted.end(1) - 1))
     for column in query.find_all(exp.Column):
         if column.db.lower() == schema and column.table.lower() in named and not column.catalog:
-            found += _before_dot(column.args["db"], text)
-    return found
+            spans += _before_dot(column.args["db"], text)
+    return spans
 
 
 def _before_dot(identifier: exp.Identifier, text: str) -> list[Span]:

@@ -56,13 +56,13 @@ def with_validity(query: exp.Query) -> exp.Query:
 
 def _context(select: exp.Select) -> list[exp.Query]:
     """The queries that a query stands in, the outermost first, and itself."""
-    found: list[exp.Query] = [select]
+    queries: list[exp.Query] = [select]
     above = select.parent
     while above is not None:
         if isinstance(above, exp.Query):
-            found.insert(0, above)
+            queries.insert(0, above)
         above = above.parent
-    return found
+    return queries
 
 
 def _line(table: exp.Table) -> int | None:

@@ -206,22 +206,22 @@ def _check_types(batch: DataFrame, table: SparkTable) -> None:
             )
 
 
-def holds(spark: SparkSession, given: DataType, wanted: DataType) -> bool:
+def holds(spark: SparkSession, have: DataType, wanted: DataType) -> bool:
     """Whether a type has room for every value of another."""
-    if given == wanted:
+    if have == wanted:
         return True
     casts: Any = java(spark).org.apache.spark.sql.catalyst.expressions.Cast
-    return bool(casts.canUpCast(java_type(spark, given), java_type(spark, wanted)))
+    return bool(casts.canUpCast(java_type(spark, have), java_type(spark, wanted)))
 
 
 def _message(flow: str, last: Intent | None, number: int, end: Positions) -> str:
     assert last is not None
     if end["query"] != last.end["query"]:
-        given = f"batch {number} of another query"
+        what = f"batch {number} of another query"
     elif number > last.step + 1:
-        given = f"batch {number}: those between went elsewhere"
+        what = f"batch {number}: those between went elsewhere"
     elif number == last.step:
-        given = f"batch {number} again with other offsets"
+        what = f"batch {number} again with other offsets"
     else:
-        given = f"batch {number} again"
-    return f"{flow} has taken batch {last.step} of query {last.end['query']}, and is given {given}"
+        what = f"batch {number} again"
+    return f"{flow} has taken batch {last.step} of query {last.end['query']}, and is given {what}"

@@ -65,23 +65,23 @@ class Expectations:
             lambda name: name.isNotNull(),
         )
         none = F.array().cast("array<string>")
-        found = materialize(
+        checked = materialize(
             rows.withColumn(FAILED, failed if judged is None else F.when(judged, failed).otherwise(none))
         )
-        counted = found.select(F.explode(FAILED).alias("name")).groupBy("name").count().collect()
+        counted = checked.select(F.explode(FAILED).alias("name")).groupBy("name").count().collect()
         counts = {row["name"]: int(row["count"]) for row in counted}
-        self._fail(found, columns, counts)
+        self._fail(checked, columns, counts)
         for name in self.expect:
             self.tally.count(of_expectation(name), counts.get(name, 0))
         if any(counts.get(name) for name in self.leaving):
-            found = self._without_leaving(found, columns, commit_tag)
-        return found.drop(FAILED)
+            checked = self._without_leaving(checked, columns, commit_tag)
+        return checked.drop(FAILED)
 
-    def _fail(self, found: DataFrame, columns: Sequence[str], counts: Mapping[str, int]) -> None:
+    def _fail(self, checked: DataFrame, columns: Sequence[str], counts: Mapping[str, int]) -> None:
         for name, one in self.expect.items():
             if one.on_violation != "fail" or not counts.get(name):
                 continue
-            bad = found.where(F.array_contains(FAILED, name))
+            bad = checked.where(F.array_contains(FAILED, name))
             row = bad.select(F.to_json(F.struct(*map(column, columns)), {"ignoreNullFields": "false"})).first()
             assert row is not None
             more = "" if counts[name] == 1 else f", the first of {counts[name]}"
@@ -92,13 +92,13 @@ class Expectations:
                 hint="correct the data or the query, or set on_violation to warn, drop or quarantine",
             )
 
-    def _without_leaving(self, found: DataFrame, columns: Sequence[str], commit_tag: CommitTag) -> DataFrame:
+    def _without_leaving(self, checked: DataFrame, columns: Sequence[str], commit_tag: CommitTag) -> DataFrame:
         leaves = F.arrays_overlap(FAILED, F.array(*map(F.lit, self.leaving)))
         set_aside = [name for name, one in self.expect.items() if one.on_violation == "quarantine"]
-        self.tally.left_out += found.where(leaves).count()
+        self.tally.left_out += checked.where(leaves).count()
         if set_aside:
             kept = F.array_intersect(FAILED, F.array(*map(F.lit, set_aside)))
-            bad = found.where(F.size(kept) > 0)
+            bad = checked.where(F.size(kept) > 0)
             dead_letters = bad.select(
                 F.encode(F.to_json(F.struct(*map(column, columns))), "utf-8").alias("raw"),
                 of_row(bad, columns).alias("position"),
@@ -107,7 +107,7 @@ class Expectations:
                 F.lit(None).cast("string").alias("context"),
             )
             self.dead_letters.put(dead_letters.dropDuplicates(["position"]), self.flow, self.flow, commit_tag)
-        return found.where(~leaves)
+        return checked.where(~leaves)
 
     def _require_checks(self, rows: DataFrame, columns: Sequence[str]) -> None:
         """Each check is a condition on a row of these columns."""
@@ -116,11 +116,11 @@ class Expectations:
         visible = rows.select(*map(column, columns))
         for name, one in self.expect.items():
             try:
-                told = visible.select("*", F.expr(one.check)).schema.fields[-1].dataType
+                data_type = visible.select("*", F.expr(one.check)).schema.fields[-1].dataType
             except AnalysisException as error:
                 where = self.place(f"expect.{name}.check")
                 raise UsageError(Code.INVALID_SQL, without_plan(reason(error)), where=where) from error
-            if not isinstance(told, BooleanType):
-                message = f"'{one.check}' is {told.simpleString()}, and a check is a condition"
+            if not isinstance(data_type, BooleanType):
+                message = f"'{one.check}' is {data_type.simpleString()}, and a check is a condition"
                 raise UsageError(Code.INVALID_VALUE, message, where=self.place(f"expect.{name}.check"))
         self._known.add(tuple(columns))

@@ -21,9 +21,9 @@ def made_by(project: ProjectDefinition, definition: Table) -> str:
 
     What is expected of rows is asked of those to come; the rows that are there stay.
     """
-    found = fingerprint(definition.model_copy(update={"expect": {}}))
+    of_query = fingerprint(definition.model_copy(update={"expect": {}}))
     function = transform_of(project, definition)
-    return found if function is None else f"{found}-{_text_of(function)}"
+    return of_query if function is None else f"{of_query}-{_text_of(function)}"
 
 
 def carry_forward(warehouse: Warehouse, definition: Table, *, other: bool) -> None:

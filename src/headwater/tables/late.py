@@ -112,56 +112,63 @@ class Late:
             after = WatermarkState(self._passed([frame.collect()[0][0] for frame in whole]), commit_tag.step)
             self._tell(after, 0)
             return Admitted(states, after)
-        came = {label: Came(states.change(sources[label]), name, self.spark) for label, name in times.items()}
-        passed = [at for at in (before.at, self._passed([one.newest for one in came.values()])) if at is not None]
+        arrivals = {label: Came(states.change(sources[label]), name, self.spark) for label, name in times.items()}
+        passed = [at for at in (before.at, self._passed([one.newest for one in arrivals.values()])) if at is not None]
         after = WatermarkState(max(passed, default=None), before.since)
         late = self.kept_out(commit_tag.epoch, before)
         if before.at is None:
             count = 0
         elif self.leaves_out:
-            count = self._leave_out(came, times, late, before.at, commit_tag)
+            count = self._leave_out(arrivals, times, late, before.at, commit_tag)
         else:
-            count = sum(one.count(_micros_of(before.at)) for one in came.values())
+            count = sum(one.count(_micros_of(before.at)) for one in arrivals.values())
         self._tell(after, count)
         out = left_out_within(commit_tag.step)
-        changes = {label: one.without(late.some(label, out)) for label, one in came.items()}
+        changes = {label: one.without(late.some(label, out)) for label, one in arrivals.items()}
         return Admitted(InTime(states, times, changes, late, commit_tag.step), after)
 
     def _leave_out(
-        self, came: Mapping[str, Came], times: Mapping[str, str], late: LateRows, at: datetime, commit_tag: CommitTag
+        self,
+        arrivals: Mapping[str, Came],
+        times: Mapping[str, str],
+        late: LateRows,
+        at: datetime,
+        commit_tag: CommitTag,
     ) -> int:
         """Remember the rows of a step that lie before the watermark, and set them aside; how many they are."""
-        found = {label: one.before(_micros_of(at)) for label, one in came.items()}
-        late.put(table_of(list({(label, *key) for label, keys in found.items() for key in keys})), commit_tag.step)
-        for label, keys in found.items():
+        keys_by_label = {label: one.before(_micros_of(at)) for label, one in arrivals.items()}
+        late.put(
+            table_of(list({(label, *key) for label, keys in keys_by_label.items() for key in keys})), commit_tag.step
+        )
+        for label, keys in keys_by_label.items():
             if keys and self.watermark.late == "quarantine":
-                self._set_aside(came[label].of(set(keys)), label, times[label], at, commit_tag)
-        return sum(map(len, found.values()))
+                self._set_aside(arrivals[label].of(set(keys)), label, times[label], at, commit_tag)
+        return sum(map(len, keys_by_label.values()))
 
     def keys_of(self, dead_letters: DataFrame) -> set[Key]:
         """The rows that dead letters are about."""
-        told = F.from_json("context", "relation string, position string, at bigint")
-        found = dead_letters.where(F.col("reason") == REASON).select(told.alias("told")).collect()
-        return {(row["told"]["relation"], row["told"]["position"], row["told"]["at"]) for row in found}
+        context = F.from_json("context", "relation string, position string, at bigint")
+        rows = dead_letters.where(F.col("reason") == REASON).select(context.alias("told")).collect()
+        return {(row["told"]["relation"], row["told"]["position"], row["told"]["at"]) for row in rows}
 
     def times(self, relations: Sequence[InputRelation], versions: Mapping[str, RelationVersion]) -> dict[str, str]:
         """The column of the event time in each of the relations that have it; refused where none has, or it is none."""
-        wanted, found, known = self.watermark.column, {}, set()
+        wanted, names, known = self.watermark.column, {}, set()
         for relation in relations:
             for field in relation.schema(versions[relation.label]).fields:
                 known.add(field.name)
                 if field.name.lower() != wanted.lower() or relation.at is not None:
                     continue
                 if not isinstance(field.dataType, _TIMES):
-                    told = field.dataType.simpleString()
-                    message = f"'{field.name}' of {relation.label} is {told}, and a watermark needs a time"
+                    data_type = field.dataType.simpleString()
+                    message = f"'{field.name}' of {relation.label} is {data_type}, and a watermark needs a time"
                     raise UsageError(Code.INVALID_VALUE, message, where=self.where, hint="a timestamp or a date")
                 self._require_rows_that_stay(relation)
-                found[relation.label] = field.name
-        if not found:
+                names[relation.label] = field.name
+        if not names:
             message = f"no input that drives the table has a column '{wanted}'"
             raise UsageError(Code.INVALID_VALUE, message, where=self.where, hint=did_you_mean(wanted, known))
-        return found
+        return names
 
     def _require_rows_that_stay(self, relation: InputRelation) -> None:
         """A row that was left out must not be changed or come again."""

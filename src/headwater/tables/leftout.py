@@ -51,8 +51,8 @@ class LateRows:
     @property
     def rows(self) -> pa.Table:
         if self._rows is None:
-            found = self._files.find(self._path)
-            self._rows = SCHEMA.empty_table() if found is None else pq.read_table(pa.BufferReader(found))
+            content = self._files.find(self._path)
+            self._rows = SCHEMA.empty_table() if content is None else pq.read_table(pa.BufferReader(content))
         return self._rows
 
     def put(self, keys: pa.Table, step: int) -> None:
@@ -107,8 +107,8 @@ class InTime:
     def key_filter(self, source: str, at: Moment, key_filter: KeyFilter) -> DataFrame | None:
         label = self.states.relations[source].label
         wanted = key_filter.showing(POSITION, self.times[label]) if label in self.times else key_filter
-        found = self.states.key_filter(source, at, wanted)
-        return None if found is None else self._in_time(found, source, at)
+        inner = self.states.key_filter(source, at, wanted)
+        return None if inner is None else self._in_time(inner, source, at)
 
     def _in_time(self, df: DataFrame, source: str, at: Moment) -> DataFrame:
         label = self.states.relations[source].label
@@ -121,14 +121,14 @@ class InTime:
         label = self.states.relations[source].label
         if label not in self.times:
             return self.states.change(source)
-        found = self.changes[label]
+        change = self.changes[label]
         let_in = self.late.some(label, pc.field("released") == self.step)
         if not len(let_in):
-            return found
+            return change
         now = self.states.rows(source, Moment.NEW)
         rows = joined(now, self.times[label], let_in, "left_semi", now.sparkSession)
         rows = rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
-        return rows if found is None else found.unionByName(rows)
+        return rows if change is None else change.unionByName(rows)
 
 
 def left_out_before(step: int) -> pc.Expression:
@@ -166,9 +166,9 @@ class Came:
     def _times(self) -> list[int]:
         """The event times that have come with a small change; NULL is none."""
         assert self._rows is not None
-        came = self._rows.filter(pc.field(WEIGHT) > 0)[self._time].drop_null()
-        found: list[int] = came.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
-        return found
+        times = self._rows.filter(pc.field(WEIGHT) > 0)[self._time].drop_null()
+        instants: list[int] = times.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
+        return instants
 
     @cached_property
     def _came(self) -> DataFrame:
@@ -200,10 +200,10 @@ class Came:
             return []
         if self._rows is not None:
             weights = self._rows[WEIGHT].to_pylist()
-            came = (key for key, weight in zip(self._keys, weights, strict=True) if weight > 0)
-            return [(position, time) for position, time in came if time is not None and time < at]
-        found = self._came.where(micros(self._time) < at)
-        keys = gathered(found.select(column(POSITION).alias("position"), micros(self._time).alias("at")))
+            arrived = (key for key, weight in zip(self._keys, weights, strict=True) if weight > 0)
+            return [(position, time) for position, time in arrived if time is not None and time < at]
+        earlier = self._came.where(micros(self._time) < at)
+        keys = gathered(earlier.select(column(POSITION).alias("position"), micros(self._time).alias("at")))
         return list(zip(keys["position"].to_pylist(), keys["at"].to_pylist(), strict=True))
 
     def of(self, keys: Collection[tuple[str, int]]) -> DataFrame:

@@ -80,8 +80,8 @@ def fitted(rows: DataFrame, types: StructType, table: str) -> DataFrame:
     wanted = {field.name: field.dataType for field in types.fields}
     casts: dict[str, Column] = {}
     cast_failures: dict[str, list[Column]] = {name: [] for name in rows.columns}
-    for given in rows.schema.fields:
-        casts[given.name] = _cast(given, wanted[given.name], cast_failures[given.name])
+    for sent in rows.schema.fields:
+        casts[sent.name] = _cast(sent, wanted[sent.name], cast_failures[sent.name])
     changing = [f.name for f in rows.schema.fields if f.dataType != wanted[f.name]]
     try:
         failed = [F.coalesce(*cast_failures[name], F.lit(None)).isNotNull() for name in changing]
@@ -96,8 +96,8 @@ def fitted(rows: DataFrame, types: StructType, table: str) -> DataFrame:
             try:
                 rows.select(casts[name])
             except AnalysisException as error:
-                told, type_ = rows.schema[name].dataType.simpleString(), wanted[name].simpleString()
-                message = f"column '{name}' of {table} is {type_}, and can't be given {told}"
+                have, type_ = rows.schema[name].dataType.simpleString(), wanted[name].simpleString()
+                message = f"column '{name}' of {table} is {type_}, and can't be given {have}"
                 raise UsageError(Code.SCHEMA_MISMATCH, message) from error
         raise
     if first is not None:
@@ -133,21 +133,21 @@ def _csv_lines(content: bytes, name: str) -> list[_Line]:
     """The header and the records."""
     try:
         reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
-        found = [_Line(reader.line_num, values) for values in reader if values]
+        lines = [_Line(reader.line_num, values) for values in reader if values]
     except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(Code.INVALID_VALUE, f"not a CSV file: {error}", where=Where(name)) from error
-    if not found:
+    if not lines:
         raise UsageError(Code.INVALID_VALUE, "the file is empty: its first line names the columns", where=Where(name))
-    header = found[0].values
+    header = lines[0].values
     for column_name in header:
         if not column_name or header.count(column_name) > 1:
             message = f"the header has the column '{column_name}' twice" if column_name else "a column has no name"
-            raise UsageError(Code.INVALID_VALUE, message, where=Where(name, found[0].number))
-    for line in found[1:]:
+            raise UsageError(Code.INVALID_VALUE, message, where=Where(name, lines[0].number))
+    for line in lines[1:]:
         if len(line.values) != len(header):
             message = f"{len(line.values)} values for {len(header)} columns"
             raise UsageError(Code.INVALID_VALUE, message, where=Where(name, line.number))
-    return found
+    return lines
 
 
 def _csv(content: bytes, lines: list[_Line], declared: bool) -> pa.Table:
@@ -232,12 +232,12 @@ def _typed(frame: DataFrame, declared: StructType, name: str, lines: list[_Line]
     return frame.select(*(value.alias(name) for name, value in casts.items()))
 
 
-def _cast(given: StructField, wanted: DataType, cast_failures: list[Column]) -> Column:
+def _cast(sent: StructField, wanted: DataType, cast_failures: list[Column]) -> Column:
     """The column under another type; `cast_failures` gets what finds the values that are not exactly of it."""
-    value = column(given.name)
-    if isinstance(given.dataType, NullType):
+    value = column(sent.name)
+    if isinstance(sent.dataType, NullType):
         return value.cast(wanted)
-    return conform(value, given.dataType, wanted, given.name, cast_failures).cast(wanted)
+    return conform(value, sent.dataType, wanted, sent.name, cast_failures).cast(wanted)
 
 
 def _shown(key: dict[str, object]) -> str:

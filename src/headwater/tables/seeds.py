@@ -42,8 +42,8 @@ class SeedInput(FlowInput[DataFrame]):
         stamp = None if entry is None else (entry.bytes, entry.modified)
         if self._seen is None or self._seen[0] != stamp:
             self._seen = (stamp, hashlib.sha256(self._definition.encode() + self._content()).hexdigest()[:16])
-        found = self._seen[1]
-        return None if start.get(SEED) == found else OffsetRange({SEED: found}, due=True)
+        content = self._seen[1]
+        return None if start.get(SEED) == content else OffsetRange({SEED: content}, due=True)
 
     def read(self, start: Positions, end: Positions) -> DataFrame:
         """As it is now: a file that changed once more is loaded once more."""
@@ -53,11 +53,11 @@ class SeedInput(FlowInput[DataFrame]):
         stopping.wait(min(seconds, LONGEST_LOOK))
 
     def _content(self) -> bytes:
-        found = self._files.find(self._name)
-        if found is None:
+        content = self._files.find(self._name)
+        if content is None:
             message = f"there is no file {self._files.join(self._name)}"
             raise TransientError(Code.SOURCE_FILE_MISSING, message, where=self._where)
-        return found
+        return content
 
 
 class SeedTarget(Target[DataFrame]):

@@ -47,40 +47,40 @@ class Tally:
 
     def begin(self, commit_tag: CommitTag, *, rebuilds: bool) -> None:
         """A step begins; `rebuilds`: it makes the whole table."""
-        found = self._read()
+        notes = self._read()
         self._before, self._counts, self.left_out = Counter(), Counter(), 0
         self._step = (commit_tag.epoch, commit_tag.step)
-        if found is None or rebuilds or found["epoch"] != commit_tag.epoch:
+        if notes is None or rebuilds or notes["epoch"] != commit_tag.epoch:
             self.watermark = None
             return
-        self._before = Counter(found["before"])
-        if found["step"] != commit_tag.step:
-            self._before.update(found["counts"])
-        told = found["watermark"]
-        self.watermark = None if told is None else datetime.fromisoformat(told)
+        self._before = Counter(notes["before"])
+        if notes["step"] != commit_tag.step:
+            self._before.update(notes["counts"])
+        moment = notes["watermark"]
+        self.watermark = None if moment is None else datetime.fromisoformat(moment)
 
     def count(self, what: str, rows: int) -> None:
         self._counts[what] = rows
 
     def save(self) -> None:
-        told = {
+        notes = {
             "epoch": self._step[0],
             "step": self._step[1],
             "before": dict(self._before),
             "counts": dict(self._counts),
             "watermark": None if self.watermark is None else self.watermark.isoformat(),
         }
-        self.files.write_atomic(self._path, json.dumps(told, sort_keys=True))
+        self.files.write_atomic(self._path, json.dumps(notes, sort_keys=True))
 
     def counts(self) -> CheckCounts | None:
         """The watermark and all counts, as people and programs read them; None before the first step."""
-        found = self._read()
-        if found is None:
+        notes = self._read()
+        if notes is None:
             return None
-        total = Counter(found["before"])
-        total.update(found["counts"])
+        total = Counter(notes["before"])
+        total.update(notes["counts"])
         expected = {name.removeprefix(_EXPECTED): rows for name, rows in total.items() if name.startswith(_EXPECTED)}
-        return CheckCounts(found["watermark"], total[LATE], dict(sorted(expected.items())))
+        return CheckCounts(notes["watermark"], total[LATE], dict(sorted(expected.items())))
 
     def checks(self) -> Mapping[str, object] | None:
         """The same, as a step tells it."""
@@ -88,8 +88,8 @@ class Tally:
         return None if counts is None else counts.to_dict()
 
     def _read(self) -> Mapping[str, Any] | None:
-        found = self.files.find(self._path)
-        return None if found is None else json.loads(found)
+        content = self.files.find(self._path)
+        return None if content is None else json.loads(content)
 
 
 _EXPECTED = "expect."

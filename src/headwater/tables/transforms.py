@@ -66,18 +66,18 @@ def as_declared(function: Registered, root: Path, result: DataFrame, declared: S
     if declared is None:
         return result
     line = line_of(function, root)
-    given = {f.name.lower(): f for f in result.schema.fields}
+    fields = {f.name.lower(): f for f in result.schema.fields}
     wanted = {f.name.lower() for f in declared.fields}
     for f in declared.fields:
-        found = given.get(f.name.lower())
-        if found is None:
+        field = fields.get(f.name.lower())
+        if field is None:
             hint = did_you_mean(f.name, result.columns)
             raise _failed(function, f"it gives no column '{f.name}', which `schema` declares", line, hint)
-        if not holds(result.sparkSession, found.dataType, f.dataType):
-            told, type_ = found.dataType.simpleString(), f.dataType.simpleString()
-            why = f"column '{f.name}' is {told}, and `schema` declares {type_}"
-            raise _failed(function, why, line, f"cast it in the function: col('{found.name}').cast('{type_}')")
-    more = next((f.name for name, f in given.items() if name not in wanted and f.name != DELETED), None)
+        if not holds(result.sparkSession, field.dataType, f.dataType):
+            have, type_ = field.dataType.simpleString(), f.dataType.simpleString()
+            why = f"column '{f.name}' is {have}, and `schema` declares {type_}"
+            raise _failed(function, why, line, f"cast it in the function: col('{field.name}').cast('{type_}')")
+    more = next((f.name for name, f in fields.items() if name not in wanted and f.name != DELETED), None)
     if more is not None:
         hint = did_you_mean(more, declared.names)
         raise _failed(function, f"it gives a column '{more}', and `schema` declares none of that name", line, hint)
@@ -100,24 +100,24 @@ def started(
     try:
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=TICK)).start()
     except AnalysisException as error:
-        told = without_plan(reason(error))
-        raise _failed(function, told, line_of(function, root), _hint(told)) from error
+        message = without_plan(reason(error))
+        raise _failed(function, message, line_of(function, root), _hint(message)) from error
 
 
 def is_intact(files: Files, checkpoint: str, last: Intent) -> bool:
     """Whether a checkpoint is the one that the last batch came from."""
-    found = files.find(f"{checkpoint}/metadata")
+    metadata = files.find(f"{checkpoint}/metadata")
     try:
-        query = json.loads(found or b"{}").get("id")
+        query = json.loads(metadata or b"{}").get("id")
     except ValueError:
         return False
     return query == last.end["query"] and files.exists(f"{checkpoint}/offsets/{last.step}")
 
 
-def _hint(told: str) -> str | None:
-    if "watermark" in told:
+def _hint(message: str) -> str | None:
+    if "watermark" in message:
         return "give it one in the function: df.withWatermark(column, delay); or, with keys, output_mode='update'"
-    return "the decorator's output_mode sets `append` or `update`" if "output mode" in told else None
+    return "the decorator's output_mode sets `append` or `update`" if "output mode" in message else None
 
 
 def _own_line(function: Registered, error: Exception, root: Path) -> Where:

@@ -45,10 +45,10 @@ def require_unique(
     same = F.lit(True)
     for key in keys:
         same = same & (column(key) == F.lit(first[0][key]))
-    told = every.where(same).select(_text(columns)).limit(2).collect()
+    twins = every.where(same).select(_text(columns)).limit(2).collect()
     raise TerminalError(
         Code.DUPLICATE_KEY,
-        f"{flow}: two rows have the key ({', '.join(keys)}): {' and '.join(row[0][:LONGEST] for row in told)}; "
+        f"{flow}: two rows have the key ({', '.join(keys)}): {' and '.join(row[0][:LONGEST] for row in twins)}; "
         "nothing was committed",
         where=where,
         hint="keep one of them in the query: row_number() OVER (PARTITION BY the keys ORDER BY …) = 1",
@@ -56,8 +56,8 @@ def require_unique(
 
 
 def _described(rows: DataFrame, columns: Sequence[str]) -> str | None:
-    found = rows.select(_text(columns)).first()
-    return None if found is None else str(found[0])[:LONGEST]
+    row = rows.select(_text(columns)).first()
+    return None if row is None else str(row[0])[:LONGEST]
 
 
 def _text(columns: Sequence[str]) -> Column:

@@ -48,39 +48,39 @@ class Frozen(BaseModel):
 
 def _duration(value: Any) -> timedelta:
     if isinstance(value, timedelta):
-        found = value
+        duration = value
     elif isinstance(value, str):
-        found = parse_duration(value)
+        duration = parse_duration(value)
     else:
         raise ValueError(f"should be {DURATION_FORM}")
-    if found < timedelta(0):
+    if duration < timedelta(0):
         raise ValueError("a duration is not negative")
-    return found
+    return duration
 
 
 def _interval(value: Any) -> timedelta:
-    found = _duration(value)
-    if not found:
+    duration = _duration(value)
+    if not duration:
         raise ValueError("should be longer than nothing")
-    return found
+    return duration
 
 
 def _size(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError(f"should be {SIZE_FORM}")
-    found = parse_size(value) if isinstance(value, str) else value
-    if found <= 0:
+    size = parse_size(value) if isinstance(value, str) else value
+    if size <= 0:
         raise ValueError("a size is larger than nothing")
-    return found
+    return size
 
 
 def _share(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(f"should be {SHARE_FORM}")
-    found = parse_share(value) if isinstance(value, str) else float(value)
-    if not 0 <= found <= 1:
+    share = parse_share(value) if isinstance(value, str) else float(value)
+    if not 0 <= share <= 1:
         raise ValueError("a share lies between 0 and 1")
-    return found
+    return share
 
 
 def _trigger(value: Any) -> timedelta | str:

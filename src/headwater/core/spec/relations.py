@@ -189,12 +189,12 @@ class Table(RelationSpec):
 
     @model_validator(mode="after")
     def _one_origin(self) -> Table:
-        given = [key for key, value in self.origins.items() if value is not None]
-        if len(given) > 1:
-            raise ValueError(f"give one of `from`, `seed`, `sql`, `transform`, not {' and '.join(map(_tick, given))}")
+        origins = [key for key, value in self.origins.items() if value is not None]
+        if len(origins) > 1:
+            raise ValueError(f"give one of `from`, `seed`, `sql`, `transform`, not {' and '.join(map(_tick, origins))}")
         if (self.from_ is None) != (self.apply is None):
             raise ValueError("`from` and `apply` come together" + ("" if self.apply else "; or write it as `sql`"))
-        if not given and not self.keys:
+        if not origins and not self.keys:
             raise ValueError(
                 "give `sql`, `transform`, `seed`, or `from` with `apply`; a table filled by hand has `keys`"
             )
@@ -228,13 +228,13 @@ class Refresh(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _implied(cls, given: Any) -> Any:
-        if isinstance(given, dict) and "mode" not in given:
-            if "every" in given:
-                return {**given, "mode": "periodic"}
-            if "max_staleness" in given:
-                return {**given, "mode": "on_query"}
-        return given
+    def _implied(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and "mode" not in fields:
+            if "every" in fields:
+                return {**fields, "mode": "periodic"}
+            if "max_staleness" in fields:
+                return {**fields, "mode": "on_query"}
+        return fields
 
     @model_validator(mode="after")
     def _consistent(self) -> Refresh:

@@ -277,8 +277,8 @@ class StateDatabase:
         """The flows that commands ask their runners to let go of."""
         now = self.now()
         with self._doing("read"), self._engine.connect() as connection:
-            found = connection.execute(sa.select(_releases.c.flow).where(_releases.c.expires_at > now))
-            return frozenset(found.scalars())
+            rows = connection.execute(sa.select(_releases.c.flow).where(_releases.c.expires_at > now))
+            return frozenset(rows.scalars())
 
     def ask_release(self, flow: str, token: str, seconds: float) -> None:
         """Ask whoever runs a flow to let go of it; the request is void after so many seconds."""
@@ -351,8 +351,8 @@ class StateDatabase:
         """Some columns of a table as they are stored, in the order of its rows."""
         table = _history[record]
         with self._doing("read"), self._engine.connect() as connection:
-            found = connection.execute(sa.select(*(table.c[name] for name in columns)).order_by(table.c.id))
-            return [tuple(row) for row in found]
+            rows = connection.execute(sa.select(*(table.c[name] for name in columns)).order_by(table.c.id))
+            return [tuple(row) for row in rows]
 
     # --- backups
 

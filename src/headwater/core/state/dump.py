@@ -16,11 +16,11 @@ Dump = Mapping[str, Sequence[Mapping[str, Any]]]
 
 def dump(connection: sa.Connection, tables: Mapping[str, sa.Table]) -> Dump:
     kept = {name: table for name, table in tables.items() if name not in OF_RUNNERS}
-    found: dict[str, list[dict[str, Any]]] = {}
+    rows_of: dict[str, list[dict[str, Any]]] = {}
     for name, table in kept.items():
         ordered = sa.select(table).order_by(*table.primary_key.columns)
-        found[name] = [dict(row) for row in connection.execute(ordered).mappings()]
-    return found
+        rows_of[name] = [dict(row) for row in connection.execute(ordered).mappings()]
+    return rows_of
 
 
 def load(connection: sa.Connection, tables: Mapping[str, sa.Table], dump: Dump) -> None:

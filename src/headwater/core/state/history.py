@@ -142,15 +142,15 @@ def columns_of(record: type[HistoryRecord]) -> dict[str, type]:
 
 def stored_values(record: HistoryRecord) -> dict[str, object]:
     """A row as it is stored: times are microseconds since 1970, texts are cut."""
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for one in fields(record):
         value = getattr(record, one.name)
         if isinstance(value, datetime):
             value = micros(value)
         elif isinstance(value, str):
             value = _kept(value, whole=one.name not in ("error", "reason"))
-        found[one.name] = value
-    return found
+        values[one.name] = value
+    return values
 
 
 def micros(moment: datetime) -> int:

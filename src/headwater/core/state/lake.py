@@ -145,18 +145,18 @@ class State:
     def _relations(self) -> list[RelationRecord]:
         with self._lock:
             try:
-                found = self._read()
+                records = self._read()
             except sqlite3.Error:  # not made yet, or by an earlier release
-                found = None
-        return self._resolved(self._database.relations()) if found is None else found
+                records = None
+        return self._resolved(self._database.relations()) if records is None else records
 
     def stored_relations(self) -> list[RelationRecord]:
         """As they are kept: with paths from the warehouse, or absolute ones of an earlier release."""
         return self._database.relations()
 
     def _resolved(self, records: Iterable[RelationRecord]) -> list[RelationRecord]:
-        found = [replace(record, path=self.roots.resolved(record.path)) for record in records]
-        return sorted(found, key=lambda record: (record.kind.value, record.name))
+        resolved = [replace(record, path=self.roots.resolved(record.path)) for record in records]
+        return sorted(resolved, key=lambda record: (record.kind.value, record.name))
 
     def _read(self) -> list[RelationRecord] | None:
         """Without SQLAlchemy, whose loading takes longer than many a command; None where it is not SQLite."""
@@ -182,11 +182,11 @@ class State:
             if self._file is None or self._opened is not None:
                 return None
             try:
-                found = self._open_reader().execute(f"SELECT * FROM {table}")
+                cursor = self._open_reader().execute(f"SELECT * FROM {table}")
             except sqlite3.Error:  # not made yet, or by an earlier release
                 return None
-            names = [name for name, *_ in found.description]
-            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+            names = [name for name, *_ in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     # --- which lake it is the state of
 
@@ -237,8 +237,8 @@ class State:
 
     def leases(self) -> dict[str, LeaseRecord]:
         rows = self._rows("leases")
-        found = None if rows is None else [lease_of(row) for row in rows]
-        return self._database.leases() if found is None else {record.flow: record for record in found}
+        records = None if rows is None else [lease_of(row) for row in rows]
+        return self._database.leases() if records is None else {record.flow: record for record in records}
 
     def take_lease(self, record: LeaseRecord, instead_of: str | None) -> bool:
         """Make the lease ours if its token is still `instead_of` (None: if there is none); whether that was so."""
@@ -322,6 +322,6 @@ class State:
 
 def _lake_record(connection: sqlite3.Connection) -> LakeRecord | None:
     """The one row of the table `lake`; one of an earlier release has fewer columns."""
-    found = connection.execute("SELECT * FROM lake")
-    row = found.fetchone()
-    return None if row is None else LakeRecord.of(dict(zip((name for name, *_ in found.description), row, strict=True)))
+    rows = connection.execute("SELECT * FROM lake")
+    row = rows.fetchone()
+    return None if row is None else LakeRecord.of(dict(zip((name for name, *_ in rows.description), row, strict=True)))

@@ -64,8 +64,8 @@ class LakeRecord:
     @staticmethod
     def of(row: Mapping[str, Any]) -> LakeRecord:
         """A row of the table `lake`."""
-        told = row.get("format")
-        format = None if told is None else int(told)
+        text = row.get("format")
+        format = None if text is None else int(text)
         return LakeRecord(row["id"], row["warehouse"], row["home"], format, row.get("revision"))
 
 

@@ -128,10 +128,10 @@ class Lifted:
         while at in chain:
             function = chain[at]
             try:
-                given = fields_of(function.function(payload))
-                if given is None:
+                fields = fields_of(function.function(payload))
+                if fields is None:
                     raise TypeError("an upcaster returns the payload, as a dict")
-                payload = Fields({**payload, **given})
+                payload = Fields({**payload, **fields})
                 to_arrow(payload, self.event)
             except MemoryError:
                 raise
@@ -229,8 +229,8 @@ def conform(array: pa.Array, to: pa.DataType) -> pa.Array:
     if array.type == to:
         return array
     if pa.types.is_struct(to) and pa.types.is_struct(array.type):
-        given = {f.name: child for f, child in zip(array.type, array.flatten(), strict=True)}
-        children = [conform(given[f.name], f.type) if f.name in given else pa.nulls(len(array), f.type) for f in to]
+        parts = {f.name: child for f, child in zip(array.type, array.flatten(), strict=True)}
+        children = [conform(parts[f.name], f.type) if f.name in parts else pa.nulls(len(array), f.type) for f in to]
         return pa.StructArray.from_arrays(children, fields=list(to), mask=array.is_null())
     if pa.types.is_nested(to) and pa.types.is_nested(array.type):
         return pa.array([to_arrow(to_python(one, array.type), to) for one in array.to_pylist()], to)

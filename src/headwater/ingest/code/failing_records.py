@@ -104,23 +104,23 @@ def raising(records: DataFrame, shaped: Callable[[DataFrame], DataFrame]) -> dic
 
 def _halved(records: DataFrame, said: Callable[[_Part], str | None]) -> dict[str, str]:
     """The records that something is said of when they are alone."""
-    found: dict[str, str] = {}
+    messages: dict[str, str] = {}
     message = said(_Part())
     raised = deque([] if message is None else [(_Part(), message)])
     while raised:
         part, message = raised.popleft()
         part = part.listed(records)
         if part.positions is not None and len(part.positions) < 2:
-            found |= dict.fromkeys(part.positions, message)
+            messages |= dict.fromkeys(part.positions, message)
             continue
         first, second = part.halves()
         # Where the first half is fine, it was the second that raised, with the same words.
         of_first = said(first)
         of_second = message if of_first is None else said(second)
-        raised += [(half, told) for half, told in ((first, of_first), (second, of_second)) if told is not None]
-        if len(found) + len(raised) > MOST:
+        raised += [(half, failure) for half, failure in ((first, of_first), (second, of_second)) if failure is not None]
+        if len(messages) + len(raised) > MOST:
             raise _too_many(message)
-    return found
+    return messages
 
 
 def _too_many(message: str) -> TerminalError:

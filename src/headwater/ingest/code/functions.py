@@ -51,11 +51,11 @@ def expressions(function: Registered, schema: StructType) -> dict[str, Column | 
 def types_of(function: Registered, fields: Mapping[str, Column], frame: DataFrame) -> dict[str, DataType]:
     """The types of the fields that a function gives."""
     try:
-        found = frame.select(*[value.alias(name) for name, value in fields.items()]).schema
+        typed = frame.select(*[value.alias(name) for name, value in fields.items()]).schema
     except PySparkException as error:
         message = f"{function.role} '{function.name}': {without_plan(str(error))}"
         raise UsageError(Code.INVALID_FUNCTION, message, where=code_location(function)) from None
-    return {f.name: f.dataType for f in found.fields}
+    return {f.name: f.dataType for f in typed.fields}
 
 
 def _text(error: BaseException) -> str:

@@ -36,14 +36,14 @@ def to_arrow(value: Any, of: pa.DataType, at: str = "") -> Any:
     if value is None:
         return None
     if pa.types.is_struct(of):
-        given = fields_of(value)
-        if given is None:
+        fields = fields_of(value)
+        if fields is None:
             raise TypeError(f"{at or 'the row'} should be an object, not {type(value).__name__}")
         types = {f.name: f.type for f in of}
-        for name in given:
+        for name in fields:
             if name not in types:
                 raise ValueError(f"'{_path(at, name)}' is not in the schema: declare it")
-        return {name: to_arrow(given.get(name), inner, _path(at, name)) for name, inner in types.items()}
+        return {name: to_arrow(fields.get(name), inner, _path(at, name)) for name, inner in types.items()}
     if pa.types.is_list(of) and not isinstance(value, (str, bytes, Mapping)):
         return [to_arrow(one, of.value_type, at) for one in value]
     if pa.types.is_map(of) and isinstance(value, Mapping):
@@ -89,8 +89,8 @@ def fields_of(value: Any) -> Mapping[str, Any] | None:
         fields: dict[str, Any] = type(value).__dataclass_fields__
         return {name: getattr(value, name) for name, f in fields.items() if f._field_type.name == "_FIELD"}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        found: dict[str, Any] = value._asdict()
-        return found
+        named: dict[str, Any] = value._asdict()
+        return named
     return None
 
 

@@ -86,8 +86,8 @@ def _flat(rows: DataFrame, shape: Shape) -> DataFrame:
     others = [column(name) for name in shape.topic.names if name not in shape.columns.names]
     if not shape.captured:
         return rows.select(*map(column, shape.columns.names), *others)
-    told = [column(BEFORE).alias(_ROW_BEFORE), column(AFTER).alias(_ROW_AFTER)]
-    return rows.select(*(_resolved(shape, name).alias(name) for name in shape.columns.names), *others, *told)
+    images = [column(BEFORE).alias(_ROW_BEFORE), column(AFTER).alias(_ROW_AFTER)]
+    return rows.select(*(_resolved(shape, name).alias(name) for name in shape.columns.names), *others, *images)
 
 
 def _resolved(shape: Shape, name: str) -> Column:
@@ -162,9 +162,9 @@ def _key_struct(shape: Shape) -> StructType:
 
 
 def _struct(topic: StructType, name: str) -> StructType:
-    found = topic[name].dataType
-    assert isinstance(found, StructType)
-    return found
+    struct = topic[name].dataType
+    assert isinstance(struct, StructType)
+    return struct
 
 
 def sequence_text(name: str = SEQUENCE) -> Column:

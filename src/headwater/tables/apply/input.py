@@ -86,9 +86,9 @@ class VersionsInput(FlowInput[DataFrame]):
         if not shape.captured:
             to: Positions = range.end
             return to
-        told = noted(remembered(start), truncations_of(self.read(start, range.end), shape), shape)
-        check_ordered(told, self._definition.name, self._rules.sequence_by, self._locate)
-        return {**range.end, **({TRUNCATED: [one.to_json() for one in told]} if told else {})}
+        truncations = noted(remembered(start), truncations_of(self.read(start, range.end), shape), shape)
+        check_ordered(truncations, self._definition.name, self._rules.sequence_by, self._locate)
+        return {**range.end, **({TRUNCATED: [one.to_json() for one in truncations]} if truncations else {})}
 
     def read(self, start: Positions, end: Positions) -> DataFrame:
         known, to = At.of(start.get(self._label)), At.of(end[self._label])
@@ -104,10 +104,10 @@ class VersionsInput(FlowInput[DataFrame]):
 
     def _bounded(self, versions: list[Version]) -> tuple[list[Version], int | None]:
         """As many versions as make a step, and their rows as far as known."""
-        told = {commit.version: commit.rows_added for commit in self._relation.table.history(len(versions) + 5)}
+        rows_of = {commit.version: commit.rows_added for commit in self._relation.table.history(len(versions) + 5)}
         total = 0
         for at, version in enumerate(versions, 1):
-            total += told.get(version) or 0
+            total += rows_of.get(version) or 0
             if total >= STEP_ROWS:
                 return versions[:at], total
         return versions, total or None

@@ -44,13 +44,13 @@ def _taken_along(changes: DataFrame, ready: DataFrame, stored: DataFrame | None,
     )
     under = _all([column(_FROM_KEY).getField(k) == column(k) for k in shape.keys])
     to = [column(_to(k)) for k in shape.keys]
-    found = (
+    rows = (
         moved.join(written, under & (order() < column(_MOVED)), "left")
         .groupBy(*to, column(_MOVED))
         .agg(*(_newest(name).alias(f"_hw_moved_{at}") for at, name in enumerate(shape.values)))
     )
     same = _all([column(k) == column(_to(k)) for k in shape.keys]) & order().eqNullSafe(column(_MOVED))
-    joined = changes.join(found, same & is_open(), "left")
+    joined = changes.join(rows, same & is_open(), "left")
     here = column(_MOVED).isNotNull()
     values = [
         F.when(here & F.array_contains(UNSENT, name), F.col(f"_hw_moved_{at}")).otherwise(column(name)).alias(name)

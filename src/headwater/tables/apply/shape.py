@@ -95,8 +95,8 @@ class Shape:
 
     @property
     def sequence(self) -> DataType:
-        found = self.columns if self.rules.sequence_by in self.columns.names else self.topic
-        return found[self.rules.sequence_by].dataType
+        schema = self.columns if self.rules.sequence_by in self.columns.names else self.topic
+        return schema[self.rules.sequence_by].dataType
 
     @property
     def ordered_by(self) -> tuple[str, ...]:

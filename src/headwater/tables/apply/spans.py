@@ -35,12 +35,12 @@ def spans(rows: DataFrame, keys: Sequence[str], count: int, of: str) -> str | No
         return None
     asked = [as_literal(column(key), data_type).alias(key) for key, data_type in types.items()]
     all_of_them = count <= MANY
-    found = gathered(rows.select(*asked) if all_of_them else _ends(rows.select(*asked)))
-    if not found.num_rows or any(found[key].null_count for key in types):
+    bounds = gathered(rows.select(*asked) if all_of_them else _ends(rows.select(*asked)))
+    if not bounds.num_rows or any(bounds[key].null_count for key in types):
         return None
     within = []
     for key, data_type in types.items():
-        ranges = _ranges(found[key]) if all_of_them else [tuple(found[key].to_pylist())]
+        ranges = _ranges(bounds[key]) if all_of_them else [tuple(bounds[key].to_pylist())]
         within.append(f"({_within(f'{of}.{backticked(key)}', data_type, ranges)})")
     return " AND ".join(within)
 
@@ -68,8 +68,8 @@ def _ranges(values: pa.ChunkedArray) -> list[tuple[Any, Any]]:
         numbers = ordered.cast(pa.float64(), safe=False)
         gaps = pc.pairwise_diff(numbers)
         wide = max(1, (numbers[-1].as_py() - numbers[0].as_py()) * WIDE)
-        found = pc.indices_nonzero(pc.greater(gaps, wide)).to_pylist()
-        parted = sorted(sorted(found, key=lambda at: gaps[at].as_py())[1 - RANGES :])
+        wide_gaps = pc.indices_nonzero(pc.greater(gaps, wide)).to_pylist()
+        parted = sorted(sorted(wide_gaps, key=lambda at: gaps[at].as_py())[1 - RANGES :])
     else:  # what has no distance is parted evenly
         parts = min(RANGES, count)
         parted = [count * part // parts for part in range(1, parts)]

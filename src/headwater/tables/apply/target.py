@@ -144,9 +144,9 @@ class ApplyTarget(Target[DataFrame]):
         """
         no_key = reduce(lambda a, b: a | b, (column(key).isNull() for key in shape.keys))
         moved = F.count_if(is_open()) if FROM in rows.columns and shape.captured else F.lit(0)
-        found = rows.agg(F.sum(each), F.sum(F.when(no_key, each)), F.sum(unordered_), moved).first()
-        assert found is not None
-        count, without_key, without_order, moves = (int(one or 0) for one in found)
+        counts = rows.agg(F.sum(each), F.sum(F.when(no_key, each)), F.sum(unordered_), moved).first()
+        assert counts is not None
+        count, without_key, without_order, moves = (int(one or 0) for one in counts)
         if without_key:
             raise TerminalError(
                 Code.NULL_KEY,
@@ -186,8 +186,8 @@ def unordered(table: str, count: int, by: str, locate: Locate) -> TerminalError:
     )
 
 
-def check_ordered(found: list[Truncation], table: str, by: str, locate: Locate) -> None:
+def check_ordered(truncations: list[Truncation], table: str, by: str, locate: Locate) -> None:
     """A truncate has the columns of the topic alone: without an order nobody knows what it took away."""
-    without = sum(1 for one in found if one.sequence is None)
+    without = sum(1 for one in truncations if one.sequence is None)
     if without:
         raise unordered(table, without, by, locate)

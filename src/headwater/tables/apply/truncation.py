@@ -50,10 +50,10 @@ def collected(truncations: DataFrame) -> list[Truncation]:
 def noted(known: Sequence[Truncation], truncations: DataFrame, shape: Shape) -> list[Truncation]:
     """What is remembered after a range with these. A history ends the states before each of them, whenever those come.
     Of the latest state the newest is enough: what came before an older one came before it too."""
-    found = collected(truncations)
-    if shape.history or not found or any(one.sequence is None for one in found):
-        return [*known, *found]
-    every = [*known, found[-1]]
+    new = collected(truncations)
+    if shape.history or not new or any(one.sequence is None for one in new):
+        return [*known, *new]
+    every = [*known, new[-1]]
     numbered = (F.struct(one.column(shape.sequence), F.lit(at)) for at, one in enumerate(every))
     row = truncations.sparkSession.range(1).select(F.array_max(F.array(*numbered)).getField("col2")).first()
     assert row is not None
@@ -67,8 +67,8 @@ def deletes(changes: DataFrame, stored: DataFrame | None, shape: Shape, moments:
         there = stored if shape.history else stored.where(column(GONE_AT).isNull())
         seen = seen.unionByName(there.select(*map(column, shape.keys), order().alias(_FIRST)))
     first = seen.groupBy(*map(column, shape.keys)).agg(F.min(column(_FIRST)).alias(_FIRST))
-    told = F.array(*(one.column(shape.sequence) for one in moments))
-    each = F.explode(told) if shape.history else F.array_max(told)
+    sequences = F.array(*(one.column(shape.sequence) for one in moments))
+    each = F.explode(sequences) if shape.history else F.array_max(sequences)
     hit = first.select(*map(column, (*shape.keys, _FIRST)), each.alias(_MOMENT))
     hit = hit.where(
         column(_FIRST) < F.struct(*(column(_MOMENT).getField(name).alias(name) for name in (SEQUENCE, TIE)))
