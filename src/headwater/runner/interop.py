@@ -80,13 +80,13 @@ class InteropFollower:
 
     def _relations(self) -> list[tuple[Kind, str]]:
         """Those that are to be read as other formats, and have data."""
-        found = []
+        relations = []
         for kind in Kind:
             for name, definition in self._warehouse.project.relations(kind).items():
                 wanted = not self._flows or flow_name(name, kind) in self._flows
                 if definition.interop and wanted and self._warehouse.record(kind, name) is not None:
-                    found.append((kind, name))
-        return found
+                    relations.append((kind, name))
+        return relations
 
     def _sync(self, kind: Kind, name: str, to: str) -> HeadwaterError | None:
         label, warehouse, version = flow_name(name, kind), self._warehouse, None
