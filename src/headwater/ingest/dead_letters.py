@@ -169,8 +169,8 @@ class DeadLetters:
         """The ids of those that were put here before a time."""
         if not self._table.exists():
             return []
-        found = self._of(topic, None).where(F.col("at") < F.lit(before)).select("id").collect()
-        return [row["id"] for row in found]
+        rows = self._of(topic, None).where(F.col("at") < F.lit(before)).select("id").collect()
+        return [row["id"] for row in rows]
 
     @property
     def table(self) -> SparkTable:

@@ -127,19 +127,19 @@ def _rows_due(subject: MaintainedRelation) -> Sequence[Due]:
 
 
 def _find_rows(subject: MaintainedRelation, due: Sequence[Due]) -> JobEffect | None:
-    found = old_rows(subject.table, _rows_before(subject))
-    return None if found is None else JobEffect(rows=found.rows)
+    old = old_rows(subject.table, _rows_before(subject))
+    return None if old is None else JobEffect(rows=old.rows)
 
 
 def _remove_rows(subject: MaintainedRelation, due: Sequence[Due]) -> JobEffect | None:
     table, before = subject.table, _rows_before(subject)
-    found = old_rows(table, before)
-    if found is None:
+    old = old_rows(table, before)
+    if old is None:
         return None
     note_removal(subject.warehouse.files, subject.label, before)
     version = table.version()
-    after = table.remove(found.where, retention_tag(subject.label, before, datetime.now(timezone.utc)))
-    return JobEffect(version_before=version, version_after=after, rows=found.rows)
+    after = table.remove(old.where, retention_tag(subject.label, before, datetime.now(timezone.utc)))
+    return JobEffect(version_before=version, version_after=after, rows=old.rows)
 
 
 def _rows_before(subject: MaintainedRelation) -> datetime:
@@ -273,9 +273,9 @@ def _statistics_due(subject: MaintainedRelation) -> Sequence[Due]:
 
 def _gather_statistics(subject: MaintainedRelation, due: Sequence[Due]) -> JobEffect | None:
     of = gathered.identity(subject.warehouse, subject.kind, subject.name)
-    found = subject.table.stats()
-    gathered.keep(subject.warehouse, subject.kind, subject.name, found, of)
-    return JobEffect(rows=found.rows)
+    stats = subject.table.stats()
+    gathered.keep(subject.warehouse, subject.kind, subject.name, stats, of)
+    return JobEffect(rows=stats.rows)
 
 
 JOBS: list[MaintenanceJob] = [

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from pyspark.sql import functions as F
 
-from headwater.core.quotes import backticked
+from headwater.core.quotes import backticked, spark_text
 from headwater.formats.spark_table import SparkTable
 from headwater.sources.column_names import INGESTED_AT
 from headwater.spark.frames import column
@@ -62,5 +62,4 @@ def _literal(value: object) -> str:
         return str(value)
     if isinstance(value, Decimal):
         return f"{value}BD"
-    text = str(value).replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{text}'"
+    return spark_text(str(value))

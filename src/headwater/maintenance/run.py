@@ -103,13 +103,13 @@ class LakeMaintenance:
         letters = tidy_letters(spark or self.warehouse.spark, self.warehouse.context, now)
         if not gone and not rows and letters is None:
             return None
-        told = f"{gone} old intents of the ledger, {rows} old rows of the history"
+        removed = f"{gone} old intents of the ledger, {rows} old rows of the history"
         if letters is not None:
-            told += ", files of the dead letters"
+            removed += ", files of the dead letters"
         effect = replace(
             letters or JobEffect(), rows=rows, deleted_files=gone + ((letters and letters.deleted_files) or 0)
         )
-        done = MaintenanceAction(LAKE, "prune", told, now, _since(begun), effect=effect)
+        done = MaintenanceAction(LAKE, "prune", removed, now, _since(begun), effect=effect)
         self.warehouse.state.note(done.row())
         return done
 
