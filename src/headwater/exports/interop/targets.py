@@ -41,11 +41,13 @@ class TargetRecord(Record):
     synced_at: datetime | None = None
 
     def to_json(self) -> str:
+        """As it is kept alongside the target."""
         at = None if self.synced_at is None else self.synced_at.isoformat()
         return json.dumps({**asdict(self), "synced_at": at})
 
     @staticmethod
     def from_json(text: str) -> TargetRecord:
+        """What `to_json` wrote."""
         found = json.loads(text)
         at = found.pop("synced_at")
         synced_at = None if at is None else datetime.fromisoformat(at)
