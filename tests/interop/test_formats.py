@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.interop.lab import PLAIN, SCHEMA, Lab
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.full]
 
 MOMENT = datetime(2026, 3, 29, 1, 30, 0, 123456, timezone.utc)
 PAIRS = [
