@@ -31,6 +31,7 @@ from headwater.sources.table.config import TableSource
 from headwater.spark.internals import gateway_of
 from headwater.spark.jvm import Restarts, bury, is_gone
 from headwater.spark.object_stores import storage_needs
+from headwater.spark.progress import work_of
 from headwater.spark.session import (
     SessionNeeds,
     activate,
@@ -39,7 +40,6 @@ from headwater.spark.session import (
     is_running,
     open_session,
     opening,
-    work_of,
 )
 from headwater.spark.workers import send_modules
 

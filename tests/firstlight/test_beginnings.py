@@ -61,6 +61,14 @@ def test_what_is_there_is_left_as_it_is(tmp_path: Path) -> None:
     assert headwater("check", "--project", tmp_path).code == 0
 
 
+@follows("did you mean '{}'?")
+def test_a_file_whose_name_is_misspelt(tmp_path: Path) -> None:
+    (tmp_path / "rides 2026.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    told = headwater("init", "--from", tmp_path / "ride 2026.csv", tmp_path / "mine")
+    assert told.code == 2 and f"did you mean '{tmp_path / 'rides 2026.csv'}'?" in told.err
+    assert not (tmp_path / "mine").exists()
+
+
 SALES = """Sale ID;amount;sold_on;shop;note
 1001;19.90;2026-10-31;north;
 1002;5.00;2026-10-31;south;a "good" one

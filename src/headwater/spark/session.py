@@ -383,16 +383,3 @@ def _join(needs: SessionNeeds, chosen: Mapping[str, str], jars: list[Path]) -> S
             hint="stop it first, or open the lake before it",
         )
     return session
-
-
-def work_of(spark: SparkSession) -> str | None:
-    """What a session is doing this moment, in words; None where it rests or has gone."""
-    try:
-        tracker = spark.sparkContext.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        known = [stage for stage in stages if stage is not None]
-    except Exception:  # it is about to end
-        return None
-    if not known:
-        return None
-    return f"Spark is working: {sum(s.numCompletedTasks for s in known)} of {sum(s.numTasks for s in known)} tasks"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import os
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from headwater.core.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError, nearest
 from headwater.core.storage import Files
 from headwater.sources.discovery import Discovered
 from headwater.sources.files.endings import ending_of, format_of
@@ -27,6 +28,7 @@ def discover(address: str) -> Discovered | None:
     """A local file or folder; None if there is none of that name."""
     path = Path(address).expanduser()
     if not path.exists():
+        _suggest(address, path)
         return None
     path = path.resolve()
     files = [path] if path.is_file() else _files_in(path)
@@ -53,6 +55,17 @@ def discover(address: str) -> Discovered | None:
         comments["options"] = "as the files are written"
     stem = (path.name if path.is_dir() else path.name.split(".")[0]) or "files"
     return Discovered(stem, keys, comments, sampled_by={"max_files": FEW})
+
+
+def _suggest(address: str, path: Path) -> None:
+    """Raise where the folder holds a name that was probably meant."""
+    try:
+        names = os.listdir(path.parent)
+    except OSError:  # no such folder either: the address may be of another type of source
+        return
+    best = nearest(path.name, names)
+    if best is not None:
+        raise UsageError(Code.USAGE, f"nothing is found at {address}", hint=f"did you mean '{path.parent / best}'?")
 
 
 def _files_in(folder: Path) -> list[Path]:
