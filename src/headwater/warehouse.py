@@ -42,6 +42,7 @@ from headwater.spark.session import (
     opening,
 )
 from headwater.spark.workers import send_modules
+from headwater.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -166,9 +167,18 @@ class Warehouse:
         read = [source for source in self.project.sources.values() if isinstance(source, TableSource)]
         names.update(source.format for source in read)
         paths = (self.project.location(source.path) for source in read if source.path is not None)
-        stores = storage_needs(self.project.settings.storage, [self.context.warehouse, *paths, *self._places])
+        places = [*self._places, *(self.project.location(one.to) for one in self.project.exports.values())]
+        stores = storage_needs(self.project.settings.storage, [self.context.warehouse, *paths, *places])
+        formats = {one.format for one in self.project.exports.values() if one.format in TARGETS}
+        outlets = (TARGETS.get(name).needs(self.context) for name in sorted(formats))
         sources = (SessionNeeds(connectors=source.connectors) for source in self.project.sources.values())
-        return [stores, *sources, *self._more_needs, *(FORMATS.get(name).needs(self.context) for name in sorted(names))]
+        return [
+            stores,
+            *sources,
+            *outlets,
+            *self._more_needs,
+            *(FORMATS.get(name).needs(self.context) for name in sorted(names)),
+        ]
 
     # --- relations
 

@@ -19,6 +19,8 @@ from tests.support import headwater
 
 PROJECT = """
 name: shop
+catalogs:
+  catalog: {type: rest, uri: "http://127.0.0.1:1"}
 sources:
   event_files: {type: files, path: ./events}
   sale_files: {type: files, path: ./sales}

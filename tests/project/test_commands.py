@@ -63,9 +63,7 @@ def test_check_of_a_wrong_project(run: Run, write: Write) -> None:
 
 
 def test_check_for_programs(run: Run, write: Write) -> None:
-    folder = write(
-        BASE + "wharehouse: x\ntopics: {t: {from: landing}}\nexports: {e: {from: t, format: iceberg, to: lake.x.y}}\n"
-    )
+    folder = write(BASE + "wharehouse: x\ntopics: {t: {from: landing}}\nmonitors: {e: {on: t, freshness: 5m}}\n")
     code, out, _ = run("check", "--project", landed(folder), "--json")
     found = json.loads(out)
     assert code == 2

@@ -12,6 +12,8 @@ from tests.support import Answer, headwater
 PROJECT = """
 name: shop
 format: {format}
+catalogs:
+  catalog: {{type: rest, uri: "http://127.0.0.1:1"}}
 sources:
   landing: {{type: files, path: ./landing}}
 topics:

@@ -62,7 +62,7 @@ STEPS: list[tuple[str | Edit, ...]] = [
         f'{SQL} "{AS_OF.format("FOR SYSTEM_TIME AS OF PROCTIME() h ON h.id = e.id")}"',
         f'{SQL} "{AS_OF.format("h ON h.id = e.id AND is_current")}"',
     ),
-    ("give a folder, or take ICEBERG", *(f"""query "EXPLAIN EXPORT topic('events') TO {to} 'rest://lake/bi/events'" """ for to in ("PAIMON", "ICEBERG"))),
+    ("give a folder, or take ICEBERG", *(f"""query "EXPLAIN EXPORT topic('events') TO {to} 'jdbc://lake/bi/events'" """ for to in ("PAIMON", "ICEBERG"))),
     ("a reference table has `keys`, and no `from`, `sql` or `transform`", "table load history countries.csv", "table load countries countries.csv"),
     (
         "say --to lake.copies.orders",
@@ -92,7 +92,6 @@ STEPS: list[tuple[str | Edit, ...]] = [
         f"{SQL} 'SELECT * FROM asked' --read-only", f"{SQL} 'SELECT * FROM asked' --read-only --may-refresh",
         f"{SQL} 'SELECT * FROM asked' --read-only --set headwater.stale=serve",
     ),
-    ("EXPLAIN EXPORT … says what it would do", *(f"""query "{word}EXPORT topic('events') TO PARQUET './out'" """ for word in ("", "EXPLAIN "))),
     ("name the columns: INSERT INTO x (a, b) …", *(f"query \"INSERT INTO countries {names} SELECT 'no'\"" for names in ("", "(code)"))),
     ("`headwater dlq list` has them", "dlq show nowhere", "dlq list"),
     ("say so with --yes", "dlq drop events", "dlq drop events --yes"),

@@ -18,7 +18,7 @@ from headwater.api.results import (
     SourceSummary,
     SystemTableSummary,
 )
-from headwater.core.errors import Code, ProjectError, Unsupported, UsageError, did_you_mean
+from headwater.core.errors import Code, ProjectError, TerminalError, Unsupported, UsageError, did_you_mean
 from headwater.core.model import Kind
 from headwater.core.record import html_table
 from headwater.flows.ledger import flow_name
@@ -35,7 +35,9 @@ from headwater.warehouse import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.core.state.export_jobs import ExportJob
     from headwater.exports.interop.sync import SyncResult
+    from headwater.exports.snapshot import Exported
     from headwater.ingest.dead_letter_list import DeadLetterList
     from headwater.ingest.dead_letters import DeadLetters
     from headwater.maintenance.report import MaintenanceReport
@@ -416,6 +418,57 @@ class Lake:
 
         self.project.require_whole()
         return Listing(planned(self._warehouse))
+
+    # --- exports
+
+    def export(self, what: str, *, format: str | None = None, to: str | None = None, **keys: object) -> Exported:
+        """Copy a topic, table, view or query to another place, once: `lake.export("topic('orders')", format="parquet",
+        to="s3://bucket/orders")`. `keys` are those of an export in the project file. Without `format` and `to`, `what`
+        is the name of an export of the project.
+
+        Returns when readers that are not Headwater's have found the same rows in the copy.
+        """
+        from headwater.operations.exports.definitions import definition_of
+        from headwater.operations.exports.jobs import run_export
+
+        return run_export(self._warehouse, definition_of(self._warehouse, what, {"format": format, "to": to, **keys}))
+
+    def export_stream(self, what: str, *, format: str, to: str, **keys: object) -> ExportJob:
+        """Begin a copy that is kept up to date: it is filled now, and whoever runs the lake's flows goes on with it."""
+        from headwater.operations.exports.definitions import definition_of
+        from headwater.operations.exports.jobs import begin_stream, export_job
+
+        described = {"format": format, "to": to, **keys, "mode": "streaming"}
+        flow = begin_stream(self._warehouse, definition_of(self._warehouse, what, described))
+        for done in self.run([flow], once=True):
+            if done.error is not None:
+                raise TerminalError(Code.FLOW_BLOCKED, f"{flow}: {done.error}")
+        return export_job(self._warehouse, flow.partition(".")[2])
+
+    def export_jobs(self) -> Listing[ExportJob]:
+        """The jobs of exports, newest first: what was copied, how far they are, who has read the copies back."""
+        from headwater.operations.exports.jobs import export_jobs
+
+        return Listing(export_jobs(self._warehouse))
+
+    def export_job(self, id: str) -> ExportJob:
+        """One of them, by its id or the beginning of it."""
+        from headwater.operations.exports.jobs import export_job
+
+        return export_job(self._warehouse, id)
+
+    def stop_export(self, id: str) -> ExportJob:
+        """Ask a job that runs in any process to stop: its target stays as it was."""
+        from headwater.operations.exports.jobs import stop_export
+
+        return stop_export(self._warehouse, id)
+
+    def resume_export(self, id: str) -> Exported | None:
+        """Run a job again that was stopped, has failed, or whose process has ended. A stream goes on where a runner is
+        up; nothing is returned then."""
+        from headwater.operations.exports.jobs import resume_export
+
+        return resume_export(self._warehouse, id)
 
     def maintain(
         self,

@@ -12,10 +12,10 @@ from sqlglot import exp
 
 from headwater.core.errors import Code, HeadwaterError, ProjectError, TerminalError, UsageError, did_you_mean
 from headwater.core.model import Kind
-from headwater.core.spec import Table, View
+from headwater.core.spec import Export, Table, View
 from headwater.operations import tags
 from headwater.operations.diff import require_one_state
-from headwater.operations.exports import checked, explained
+from headwater.operations.exports.definitions import checked, explained
 from headwater.operations.listings import HISTORY, shown
 from headwater.query.engines import Engine, answer
 from headwater.query.limits import Limits, QueryStop
@@ -174,8 +174,7 @@ class _Execution:
 
         what = statement.what
         if isinstance(what, ExportStatement):
-            self._check_export(what)
-            return result_of(explained(what), ["property", "value"])
+            return result_of(explained(self._warehouse, self._check_export(what)), ["property", "value"])
         if isinstance(what, CreateView):
             from headwater.operations.views import explain_query
 
@@ -372,16 +371,19 @@ class _Execution:
         return parse_ddl(self._warehouse.spark, declared)
 
     def _export(self, statement: ExportStatement) -> Result:
-        self._check_export(statement)
-        raise UsageError(
-            Code.NOT_RUNNABLE_YET,
-            "the export is right, and nothing in this release runs it",
-            hint="EXPLAIN EXPORT … says what it would do",
-        )
+        from headwater.operations.exports.jobs import begin_stream, run_export
 
-    def _check_export(self, statement: ExportStatement) -> None:
+        definition = self._check_export(statement)
+        if definition.mode == "streaming":
+            return _one({"flow": begin_stream(self._warehouse, definition), "state": "new"})
+        done = run_export(self._warehouse, definition).to_dict()
+        done["readers"] = [one["reader"] for one in done["readers"]]  # type: ignore[attr-defined]
+        return _one(done)
+
+    def _check_export(self, statement: ExportStatement) -> Export:
         kind = self._resolved(statement.what)
-        checked(statement, self._text, self._warehouse.columns(kind, statement.what.name))
+        columns = self._warehouse.columns(kind, statement.what.name)
+        return checked(self._warehouse, statement, self._text, columns)
 
     def _view(self, statement: CreateView | RefreshView | DropView | ExplainView) -> Result:
         from headwater.operations import views

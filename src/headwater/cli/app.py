@@ -33,6 +33,7 @@ COMMANDS = {
     "query": "Run a query or statement; rows go to standard output.",
     "sql": "Open a SQL shell; you can also pipe statements into it.",
     "completion": "Print or install shell completion for commands, options and names (bash, zsh, fish).",
+    "export": "Copy a topic, table, view or query to another format or place; other readers check it.",
     "connectors": "The jars that Spark needs for each format and source.",
     "dlq": "Dead letters: events that could not be ingested.",
     "flow": "Flows: list, pause, resume and restart them.",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,11 +36,21 @@ def schema_of(schema: StructType) -> pa.Schema:
 
 
 def read_back(
-    readers: Iterable[ForeignReader], schema: StructType, expected: Checksum, location: str
+    readers: Iterable[ForeignReader],
+    schema: StructType,
+    expected: Checksum,
+    location: str,
+    before: Mapping[str, Checksum] | None = None,
 ) -> tuple[ReadBack, ...]:
-    """Have each reader read the copy; EXPORT_MISMATCH names the first that finds something else."""
-    found = tuple(_read(reader, schema, location) for reader in readers)
-    for one in found:
+    """Have each reader read the copy; EXPORT_MISMATCH names the first that finds something else. `before`: what each
+    has found there already."""
+    found = []
+    for reader in readers:
+        one = _read(reader, schema, location)
+        there = (before or {}).get(one.reader)
+        if there is not None:
+            one = replace(one, rows=one.rows - there.rows, checksum=_less(one.checksum, there.value))
+        found.append(one)
         if (one.rows, one.checksum) != (expected.rows, expected.value):
             raise IntegrityError(
                 Code.EXPORT_MISMATCH,
@@ -48,7 +58,17 @@ def read_back(
                 f"(checksum {expected.value}) were exported: the target is as before",
                 hint="export to another format, or leave out the columns that the reader reads otherwise",
             )
-    return found
+    return tuple(found)
+
+
+def found_before(readers: Iterable[ForeignReader], schema: StructType, location: str) -> dict[str, Checksum]:
+    """What each reader finds in a target that rows are going to be appended to."""
+    found = (_read(reader, schema, location) for reader in readers)
+    return {one.reader: Checksum(one.rows, one.checksum) for one in found}
+
+
+def _less(checksum: str, other: str) -> str:
+    return f"{(int(checksum, 16) - int(other, 16)) % 2**64:016x}"
 
 
 def _read(reader: ForeignReader, schema: StructType, location: str) -> ReadBack:

@@ -154,7 +154,9 @@ def _hash_bytes(array: pa.Array, seeds: Hashes) -> Hashes:
     padded = np.concatenate([held, np.zeros(8, np.uint8)])
     words: Any = np.ndarray((len(held) + 1,), "<u8", padded, strides=(1,))
     halves: Any = np.ndarray((len(held) + 1,), "<u4", padded, strides=(1,))
-    found = np.broadcast_to(seeds + _P5, (len(array),)).copy()
+    if len(array) and len(held) == len(array) * lengths[0] and (lengths == lengths[0]).all():
+        return _hash_alike(held.reshape(len(array), lengths[0]), seeds)
+    found = seeds + _P5
     long = np.flatnonzero(lengths >= 32)
     left = lengths.copy()
     if len(long):
@@ -189,6 +191,46 @@ def _hash_bytes(array: pa.Array, seeds: Hashes) -> Hashes:
     return _mixed(found)
 
 
+def _hash_alike(texts: Any, seeds: Hashes) -> Hashes:
+    """Texts of one length, such as ids: a column of words at a time."""
+    length = texts.shape[1]
+
+    def word(at: int) -> Any:
+        return np.ascontiguousarray(texts[:, at : at + 8]).view("<u8").ravel()
+
+    at, found = 0, seeds + _P5
+    if length >= 32:
+        sums = [seeds + _P1 + _P2, seeds + _P2, seeds.copy(), seeds - _P1]
+        for at in range(0, length - 31, 32):
+            for lane in range(4):
+                sums[lane] = _rotated(sums[lane] + word(at + 8 * lane) * _P2, 31) * _P1
+        at = length // 32 * 32
+        found = _joined(sums)
+    found = found + np.uint64(length)
+    while at + 8 <= length:
+        found ^= _rotated(word(at) * _P2, 31) * _P1
+        found = _rotated(found, 27) * _P1 + _P4
+        at += 8
+    if at + 4 <= length:
+        half = np.ascontiguousarray(texts[:, at : at + 4]).view("<u4").ravel().astype(np.uint64)
+        found ^= half * _P1
+        found = _rotated(found, 23) * _P2 + _P3
+        at += 4
+    while at < length:
+        found ^= texts[:, at].astype(np.uint64) * _P5
+        found = _rotated(found, 11) * _P1
+        at += 1
+    return _mixed(found)
+
+
+def _joined(sums: list[Hashes]) -> Hashes:
+    """The four lanes as one."""
+    found = sum((_rotated(one, turn) for one, turn in zip(sums, (1, 7, 12, 18), strict=True)), np.uint64(0))
+    for one in sums:
+        found = (found ^ (_rotated(one * _P2, 31) * _P1)) * _P1 + _P4
+    return np.asarray(found, np.uint64)
+
+
 def _hash_stripes(words: Any, at: Any, lengths: Any, seeds: Hashes) -> Hashes:
     """What texts of 32 bytes and more begin with."""
     sums = [seeds + _P1 + _P2, seeds + _P2, seeds.copy(), seeds - _P1]
@@ -198,10 +240,7 @@ def _hash_stripes(words: Any, at: Any, lengths: Any, seeds: Hashes) -> Hashes:
         for lane, one in enumerate(sums):
             word = words[at[rows] + 32 * number + 8 * lane]
             one[rows] = _rotated(one[rows] + word * _P2, 31) * _P1
-    found = sum((_rotated(one, turn) for one, turn in zip(sums, (1, 7, 12, 18), strict=True)), np.uint64(0))
-    for one in sums:
-        found = (found ^ (_rotated(one * _P2, 31) * _P1)) * _P1 + _P4
-    return np.asarray(found, np.uint64)
+    return _joined(sums)
 
 
 def _rotated(values: Hashes, bits: int) -> Hashes:

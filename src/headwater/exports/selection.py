@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,15 +17,13 @@ from headwater.spark.errors import reason, without_plan
 from headwater.spark.frames import column
 from headwater.sql.names import resolve
 from headwater.sql.parse import parse_query
-from headwater.sql.references import Reference, parse_reference
+from headwater.sql.references import Reference, is_query, parse_reference
 from headwater.sql.rewrite import with_relations
 from headwater.targets.overrides import overrides_in
 from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-_QUERY = re.compile(r"\s*(?:SELECT|WITH|VALUES|FROM|\()", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -37,11 +34,6 @@ class Selected:
     label: str
     """`topics.orders`, or `query`."""
     versions: Mapping[str, Version | None]
-
-
-def is_query(text: str) -> bool:
-    """Whether a `from:` is a query, and not the name of a relation."""
-    return _QUERY.match(text) is not None
 
 
 def relation_named(warehouse: Warehouse, text: str) -> tuple[Kind, str]:

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from headwater.core.errors import Code, Problem, did_you_mean
 from headwater.core.model import Kind
-from headwater.core.spec import Export, ParquetOptions, RelationSpec, Table, Topic, View
+from headwater.core.spec import ParquetOptions, RelationSpec, Table, Topic, View
 from headwater.formats.base import Capability, Format
 from headwater.formats.interop.choices import possible_targets, refusal
 from headwater.formats.registry import FORMATS
 from headwater.project.definition import ProjectDefinition
 from headwater.project.graph import Graph, Name
 from headwater.sources.table.config import TableSource
+from headwater.targets.checks import mistakes
 
 Need = tuple[Capability, str]
 """What is asked for, and the key that asks for it."""
@@ -32,11 +33,8 @@ def capability_problems(project: ProjectDefinition, graph: Graph) -> Iterator[Pr
                 yield from _lacking(project, format, path, _needs(relation), relation.parquet)
                 yield from _not_interoperable(project, format, path, relation)
     for name, export in project.exports.items():
-        path = f"exports.{name}"
-        if export.format not in FORMATS:
-            yield _unknown(project, export.format, f"{path}.format")
-        else:
-            yield from _lacking(project, FORMATS.get(export.format), path, _needs(export), export.parquet)
+        for one in mistakes(export):
+            yield Problem(one.code, one.message, project.where(f"exports.{name}.{one.key}"), one.hint)
     for name, source in project.sources.items():
         if isinstance(source, TableSource):
             yield from _unreadable(project, source, f"sources.{name}")
@@ -54,7 +52,7 @@ def _unreadable(project: ProjectDefinition, source: TableSource, path: str) -> I
         yield Problem(Code.INVALID_VALUE, message, project.where(f"{path}.table"), "give `path`")
 
 
-def _needs(definition: RelationSpec | Export) -> Iterator[Need]:
+def _needs(definition: RelationSpec) -> Iterator[Need]:
     """Everything a definition asks of its format."""
     if isinstance(definition, Topic):
         yield Capability.APPEND, ""
@@ -65,25 +63,22 @@ def _needs(definition: RelationSpec | Export) -> Iterator[Need]:
     if isinstance(definition, View):
         incremental = definition.refresh.policy in ("incremental", "incremental_strict")
         yield (Capability.UPSERT, "refresh.policy") if incremental else (Capability.REPLACE, "")
-    if isinstance(definition, Export):
-        yield (Capability.REPLACE, "mode") if definition.mode == "snapshot" else (Capability.COMMIT_TAGS, "mode")
     if definition.partition_by:
         yield Capability.PARTITION, "partition_by"
     if any("(" in part for part in definition.partition_by):
         yield Capability.PARTITION_TRANSFORMS, "partition_by"
     if definition.z_order_by:
         yield Capability.CLUSTER, "z_order_by"
-    elif isinstance(definition, RelationSpec) and definition.clustering.by:
+    elif definition.clustering.by:
         yield Capability.CLUSTER, "cluster.by"
     if definition.target_file_size is not None:
         yield Capability.TARGET_FILE_SIZE, "target_file_size"
-    if isinstance(definition, RelationSpec):
-        if definition.compact is not None:
-            yield Capability.COMPACT, "compact"
-        if "versions" in definition.retention.model_fields_set:
-            yield Capability.EXPIRE, "retain"
-        if definition.retention.rows is not None:
-            yield Capability.REPLACE, "retain.rows"
+    if definition.compact is not None:
+        yield Capability.COMPACT, "compact"
+    if "versions" in definition.retention.model_fields_set:
+        yield Capability.EXPIRE, "retain"
+    if definition.retention.rows is not None:
+        yield Capability.REPLACE, "retain.rows"
     yield from _parquet_needs(definition.parquet)
 
 

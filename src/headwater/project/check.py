@@ -9,7 +9,7 @@ from typing import Any
 
 from headwater.core.errors import Code, Problem, UsageError, Where, did_you_mean
 from headwater.core.model import Kind
-from headwater.core.spec import Topic
+from headwater.core.spec import Export, Topic
 from headwater.formats.registry import FORMATS
 from headwater.project.capabilities import capability_problems
 from headwater.project.columns import STANDARD, column_problems, columns_of, declared_columns, renamed_column_notes
@@ -25,7 +25,8 @@ from headwater.sources.postgres.cdc.config import PostgresCdcSource
 from headwater.sources.registry import remarks
 from headwater.sources.table.config import TableSource
 from headwater.sql.conditions import column_paths, misspelt
-from headwater.sql.references import InvalidSql, parse_condition
+from headwater.sql.references import InvalidSql, is_query, parse_condition, parse_query
+from headwater.targets.registry import TARGETS
 
 SCHEMES = ("file", "s3", "s3a", "abfss", "gs", "hdfs")
 
@@ -226,10 +227,7 @@ def _outlet_problems(
     project: ProjectDefinition, known: Mapping[Kind, Collection[str]], alerts: Collection[str]
 ) -> Iterator[Problem]:
     for name, export in project.exports.items():
-        path = f"exports.{name}.from"
-        yield from _caught(project.where(path), named, project, export.from_, path, known)
-        if _in_catalogs(export.format):
-            yield from _catalog_problems(project, export.to, f"exports.{name}.to")
+        yield from _export_problems(project, name, export, known)
     for name, monitor in project.monitors.items():
         path = f"monitors.{name}.on"
         yield from _caught(project.where(path), named, project, monitor.on, path, known)
@@ -238,6 +236,43 @@ def _outlet_problems(
                 hint = did_you_mean(alert, alerts)
                 place = project.where(f"monitors.{name}.notify")
                 yield Problem(Code.UNKNOWN_REFERENCE, f"there is no alert '{alert}'", place, hint)
+
+
+def _export_problems(
+    project: ProjectDefinition, name: str, export: Export, known: Mapping[Kind, Collection[str]]
+) -> Iterator[Problem]:
+    """What is copied is there, changes as the copy can follow, and goes to a place that there is."""
+    path = f"exports.{name}"
+    if is_query(export.from_):
+        if export.mode == "streaming":
+            message, hint = "a query is not kept up to date by an export", "make it a view, and export that"
+            yield Problem(Code.UNSUPPORTED, message, project.where(f"{path}.from"), hint)
+        yield from _caught(project.where(f"{path}.from"), parse_query, export.from_)
+    else:
+        yield from _caught(project.where(f"{path}.from"), named, project, export.from_, f"{path}.from", known)
+        yield from _unfollowed(project, path, export, known)
+    if export.filter is not None:
+        yield from _condition(project, export.filter, f"{path}.filter")
+    if export.format in TARGETS:
+        locate = TARGETS.get(export.format).locate
+        yield from _caught(project.where(f"{path}.to"), locate, export, project.location, project.lake_context)
+
+
+def _unfollowed(
+    project: ProjectDefinition, path: str, export: Export, known: Mapping[Kind, Collection[str]]
+) -> Iterator[Problem]:
+    """Rows that change, and a copy that can only grow."""
+    if export.mode == "snapshot" or export.primary_key:
+        return
+    try:
+        of = named(project, export.from_, f"{path}.from", known).of
+    except UsageError:
+        return
+    table = project.tables.get(of.name) if of.kind is Kind.TABLE else None
+    if of.kind is Kind.VIEW or (table is not None and (table.apply or table.keys or table.seed)):
+        message = f"rows of {of} change and go, which a copy without keys can't follow"
+        hint = "name the columns that tell its rows apart: `primary_key`"
+        yield Problem(Code.UNSUPPORTED, message, project.where(f"{path}.mode"), hint)
 
 
 def _catalog_problems(project: ProjectDefinition, table: str, path: str) -> Iterator[Problem]:

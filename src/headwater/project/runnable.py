@@ -31,7 +31,6 @@ def _definitions(project: ProjectDefinition) -> Iterator[Problem]:
     runs = {*kept_tables(project), *by_hand}
     sections: dict[str, dict[str, Definition]] = {
         "tables": {name: table for name, table in project.tables.items() if name not in runs},
-        "exports": dict(project.exports),
         "monitors": dict(project.monitors),
         "alerts": dict(project.alerts),
     }

@@ -47,7 +47,9 @@ def are_idle(warehouse: Warehouse, flows: Sequence[str]) -> bool:
 
 def _is_idle(warehouse: Warehouse, flow: str) -> bool:
     plural, _, name = flow.partition(".")
-    kind = next(kind for kind in Kind if kind.plural == plural)
+    kind = next((kind for kind in Kind if kind.plural == plural), None)
+    if kind is None:  # an export: its target is asked with Spark
+        return False
     try:
         if kind is Kind.VIEW:
             return is_up_to_date(warehouse, name)

@@ -26,6 +26,7 @@ from headwater.runner.maintenance import RunnerMaintenance
 from headwater.runner.reload import reloadable
 from headwater.runner.reports import FlowEvent, FlowReport, FlowState
 from headwater.runner.selection import flows_to_run
+from headwater.runner.setups.exports import export_setups
 from headwater.runner.setups.setup import FlowSetup
 from headwater.runner.setups.streams import stream_setup
 from headwater.runner.setups.tables import table_setup
@@ -255,6 +256,7 @@ class Runner:
         streaming = streaming_tables(project)
         for name in kept_tables(project):
             setups.append((stream_setup if name in streaming else table_setup)(self.warehouse, name))
+        setups += export_setups(self.warehouse)
         return [setup for setup in setups if not wanted or setup.flow in wanted] + view_setups(
             self.warehouse, set(wanted)
         )

@@ -8,9 +8,10 @@ from headwater.core.errors import Code, HeadwaterError, UsageError
 from headwater.core.model import Kind
 from headwater.core.spec import View
 from headwater.core.spec.base import Definition
+from headwater.exports.definitions import streams
 from headwater.flows.ledger import flow_name
 from headwater.project.selectors import FlowSelection, Node, Selector
-from headwater.runner.setups.setup import flow_names
+from headwater.runner.setups.setup import EXPORTS, flow_names
 from headwater.warehouse import Warehouse
 
 BY_ITSELF = ("immediate", "periodic")
@@ -83,8 +84,16 @@ def _nodes(warehouse: Warehouse, flows: Sequence[str]) -> Iterator[Node]:
                 inputs=_read_by(warehouse, definition) if reads is None else reads,
                 is_flow=flow in flows,
             )
+    copies = streams(warehouse)
     for flow in flows:
-        if flow not in seen:  # of a project with mistakes, whose definition could not be read
+        of = copies.get(flow.removeprefix(f"{EXPORTS}.")) if flow.startswith(f"{EXPORTS}.") else None
+        if of is not None:
+            from headwater.exports.selection import relation_named  # with Spark's side, which a name does without
+
+            kind_read, name_read = relation_named(warehouse, of.from_)
+            reads = frozenset({flow_name(name_read, kind_read)})
+            yield Node(flow, "export", *_described(of), format=of.format, inputs=reads, is_flow=True)
+        elif flow not in seen:  # of a project with mistakes, whose definition could not be read
             yield Node(flow, next((kind.value for kind in Kind if flow.startswith(f"{kind.plural}.")), ""))
 
 

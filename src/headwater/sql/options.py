@@ -9,16 +9,19 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from headwater.core.errors import did_you_mean
-from headwater.core.spec.layout import Codec
+from headwater.core.spec.outlets import Export
 from headwater.core.spec.relations import Refresh
 from headwater.sql.places import InvalidSql, Span
 
 MODES: tuple[str, ...] = get_args(Refresh.model_fields["mode"].annotation)
 POLICIES: tuple[str, ...] = get_args(Refresh.model_fields["policy"].annotation)
-CODECS: tuple[str, ...] = get_args(Codec)
 
 VIEW = ("refresh", "interval", "max_staleness", "format", "partition_by")
-EXPORT = ("format", "compression", "mode", "target_file_size", "row_group_size")
+EXPORT = (
+    "format", "compression", "mode", "primary_key", "partition_by", "z_order_by", "columns", "filter", "schema",
+    "target_file_size", "row_group_size", "if_exists", "verify", "header", "delimiter", "escape_formulas",
+)  # fmt: skip
+_NAMES = frozenset({"primary_key", "partition_by", "z_order_by", "columns"})
 
 
 @dataclass(frozen=True)
@@ -66,15 +69,36 @@ def view_options(options: Sequence[Option], text: str) -> ViewOptions:
     return ViewOptions(made, format, tuple(one.strip() for one in partitions if one.strip()))
 
 
-def export_options(options: Sequence[Option], text: str) -> dict[str, str]:
-    """`format` is that of the copy's files."""
+def export_options(options: Sequence[Option], text: str) -> dict[str, Any]:
+    """`format` is that of the copy's files, which are Parquet where a table has any; the rest are an export's keys."""
     written = _once(options, EXPORT, text)
-    for name, choices in (("format", ("parquet",)), ("compression", CODECS), ("mode", ("snapshot", "streaming"))):
+    for name, choices in _CHOICES.items():
         option = written.get(name)
         if option is not None and option.value.lower() not in choices:
             raise _bad(option, text, f"is no {name} of an export", choices)
-    words = ("format", "compression", "mode")
-    return {name: option.value.lower() if name in words else option.value for name, option in written.items()}
+    keys: dict[str, Any] = {}
+    for name, option in written.items():
+        if name in _NAMES:
+            keys[name] = [one.strip() for one in option.value.split(",") if one.strip()]
+        elif name == "row_group_size":
+            keys["parquet"] = option.value
+        elif name in _WORDS:
+            keys[name] = option.value.lower()
+        else:
+            keys[name] = option.value
+    return keys
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "format": ("parquet",),
+    "compression": ("none", "snappy", "gzip", "lz4", "zstd", "brotli", "deflate", "bzip2", "zlib"),
+    "mode": get_args(Export.model_fields["mode"].annotation),
+    "if_exists": get_args(Export.model_fields["if_exists"].annotation),
+    "verify": get_args(Export.model_fields["verify"].annotation),
+    "header": ("true", "false"),
+    "escape_formulas": ("true", "false"),
+}
+_WORDS = frozenset(_CHOICES)
 
 
 def _once(options: Sequence[Option], known: Sequence[str], text: str) -> dict[str, Option]:

@@ -28,12 +28,18 @@ __all__ = [
 ]
 
 _CALL = re.compile(r"\s*(\w+)\s*\(\s*(['\"])(.*?)\2\s*\)\s*")
+_QUERY = re.compile(r"\s*(?:SELECT|WITH|VALUES)\b|\s*\(", re.IGNORECASE)
 _DOTTED = re.compile(r"\s*(?:(\w+)\s*\.\s*)?(\w+)\s*")
 
 
 def references(query: exp.Query) -> list[Reference]:
     """Every relation that a query reads, in the order of the text."""
     return [reference for _, reference in referring(query)]
+
+
+def is_query(text: str) -> bool:
+    """Whether a `from:` is a query, and not the name of a relation."""
+    return _QUERY.match(text) is not None
 
 
 def parse_reference(text: str) -> Reference:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from headwater.core.errors import Unsupported
 from headwater.core.model import CommitTag, Version
@@ -57,6 +57,8 @@ class TargetKind:
     """Whether `to` may be a name in a catalog: `lake.bi.orders`, `rest://catalog/bi/orders`."""
     column_name: str | None = None
     """A regular expression that names of columns have to match."""
+    single_pass: bool = True
+    """Whether it writes each row once as Spark computes it: then rows are summed up on the way."""
     notes: Mapping[Ability, str] = field(default_factory=dict)
     """Why an ability is missing, and what to do instead."""
 
@@ -143,7 +145,7 @@ class StagedCopy:
 class RejectedRow(Record):
     """A row that a target has refused, while it has taken the others."""
 
-    key: Mapping[str, Any]
+    key: Mapping[str, object]
     reason: str
     step: str
     """The one that has tried it last."""
@@ -173,6 +175,11 @@ class ExportTarget(ABC):
     def __init__(self, kind: TargetKind, destination: Destination) -> None:
         self.kind = kind
         self.destination = destination
+        self.reads_whole = False
+        """Whether readers read all of a target that a snapshot is appended to, and not only what was staged."""
+        self.verify_step: Callable[[ForeignReader, DataFrame], Checksum] | None = None
+        """Has a reader find the rows of a step, and gives their checksum; raises if it finds others. A target that can
+        write a step aside calls it in `apply`, before the step shows."""
 
     @property
     def definition(self) -> Export:

@@ -86,6 +86,8 @@ def _show_receipt(done: ErasureReceipt) -> None:
         as_json=False,
         empty="no relation holds it",
     )
+    for copy in done.exports:
+        note(f"the copy {copy.export} at {copy.destination}: {copy.outcome}{f' ({copy.error})' if copy.error else ''}")
     if done.legible:
         note("the condition is kept with its values, so that ingest can leave such rows out: see docs/erasure.md")
     _show_held(done.held)

@@ -21,6 +21,7 @@ from headwater.core.extras import require_extra
 from headwater.core.model import Kind
 from headwater.core.private_files import create_private
 from headwater.core.state.dump import Dump, dump, load
+from headwater.core.state.export_jobs import RUNNING, STOPPING, ExportJob, job_of, row_of
 from headwater.core.state.history import (
     KEPT_FOR,
     KEPT_ROWS,
@@ -124,6 +125,19 @@ _holds = sa.Table(
     sa.Column("expires_at", sa.Float),
 )
 """Versions that somebody reads who leaves no other trace in the lake: open queries, streams."""
+
+_exports = sa.Table(
+    "exports",
+    _metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    *(sa.Column(name, sa.String) for name in ("export", "source", "format", "destination", "mode", "state", "doing")),
+    sa.Column("progress", sa.Float),
+    *(sa.Column(name, sa.BigInteger) for name in ("started_at", "updated_at", "finished_at", "rows", "bytes", "files")),
+    sa.Column("rows_per_second", sa.Float),
+    *(sa.Column(name, sa.String) for name in ("position", "checksum", "readers", "error_code", "error")),
+    *(sa.Column(name, sa.String) for name in ("holder", "definition")),
+)
+"""The jobs of exports: see `export_jobs.py`."""
 
 _COUNTED = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 """What both databases count up by themselves."""
@@ -327,6 +341,29 @@ class StateDatabase:
         with self._doing("write"), self._engine.begin() as connection:
             connection.execute(sa.delete(_holds).where(_holds.c.expires_at <= now))
             return [HoldRecord.of(dict(row)) for row in connection.execute(sa.select(_holds)).mappings()]
+
+    # --- jobs of exports
+
+    def put_export(self, job: ExportJob) -> None:
+        """Record a job in the place of one of its id; one that is asked to stop stays so until it is over."""
+        row = row_of(job)
+        with self._doing("write"), self._engine.begin() as connection:
+            state = connection.execute(sa.select(_exports.c.state).where(_exports.c.id == job.id)).scalar()
+            if state == STOPPING and job.state == RUNNING:
+                row["state"] = STOPPING
+            connection.execute(sa.delete(_exports).where(_exports.c.id == job.id))
+            connection.execute(sa.insert(_exports).values(row))
+
+    def stop_export(self, id: str) -> bool:
+        """Ask a running job to stop; whether there was one."""
+        where = (_exports.c.id == id) & (_exports.c.state == RUNNING)
+        with self._doing("write"), self._engine.begin() as connection:
+            return connection.execute(sa.update(_exports).where(where).values(state=STOPPING)).rowcount == 1
+
+    def exports(self) -> list[ExportJob]:
+        with self._doing("read"), self._engine.connect() as connection:
+            rows = connection.execute(sa.select(_exports).order_by(_exports.c.started_at, _exports.c.id)).mappings()
+            return [job_of(dict(row)) for row in rows]
 
     # --- what has been done
 

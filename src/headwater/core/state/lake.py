@@ -17,6 +17,7 @@ from headwater.core.errors import Code, HeadwaterError, TerminalError
 from headwater.core.model import Kind
 from headwater.core.private_files import make_private
 from headwater.core.secret import Secret
+from headwater.core.state.export_jobs import ExportJob, job_of
 from headwater.core.state.history import KEPT_FOR, KEPT_ROWS, HistoryRecord, HistoryWriter
 from headwater.core.state.paths import Roots
 from headwater.core.state.records import (
@@ -291,6 +292,23 @@ class State:
     def holds(self) -> list[HoldRecord]:
         """The holds in force, but for those that flows and labels have: `maintenance/holds.py` knows all."""
         return self._database.holds()
+
+    # --- jobs of exports
+
+    def put_export(self, job: ExportJob) -> None:
+        """Record a job; one of its id is replaced."""
+        self._database.put_export(job)
+
+    def stop_export(self, id: str) -> bool:
+        """Ask a running job to stop; whether there was one."""
+        return self._database.stop_export(id)
+
+    def exports(self) -> list[ExportJob]:
+        """Every job, the oldest first."""
+        rows = self._rows("exports")
+        if rows is None:
+            return self._database.exports()
+        return sorted(map(job_of, rows), key=lambda job: (job.started_at, job.id))
 
     # --- what has been done
 

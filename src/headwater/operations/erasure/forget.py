@@ -31,6 +31,7 @@ from headwater.ingest.dead_letters import DeadLetters
 from headwater.ingest.forgotten import ForgottenCondition, ForgottenRows
 from headwater.operations import tags
 from headwater.operations.erasure.condition import ErasureCondition
+from headwater.operations.erasure.exports import ErasedExport, erase_in_stream, snapshots_of, streams_of
 from headwater.operations.erasure.feeds import clean_feeds
 from headwater.operations.erasure.places import (
     drop_empty_folders,
@@ -122,6 +123,7 @@ class Erasure:
     before: dict[Name, _Before] = field(default_factory=dict)
     entry: ForgottenCondition | None = None
     was_begun: bool = False
+    copies: list[ErasedExport] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._name = Name(Kind.TOPIC, self.topic)
@@ -133,6 +135,8 @@ class Erasure:
         for capability in (Capability.REPLACE, Capability.EXPIRE):
             self._table.format.require(capability)
         self._readers = made_from(self.warehouse, self.topic)
+        self._relations = [self._name, *self._readers]
+        self._streams = streams_of(self.warehouse, self._relations)
         self._at = datetime.now(timezone.utc).isoformat(timespec="seconds")
 
     # --- what there is
@@ -208,7 +212,8 @@ class Erasure:
         """No runner has the topic's flow, or one of what is made of it."""
         with ExitStack() as held:
             flows = [self._name, *(name for name in self._readers if is_kept(self.warehouse, name))]
-            guards = [held.enter_context(alone(self.warehouse, flow_name(one.name, one.kind))) for one in flows]
+            names = [*(flow_name(one.name, one.kind) for one in flows), *self._streams]
+            guards = [held.enter_context(alone(self.warehouse, one)) for one in names]
 
             def guard() -> None:
                 for each in guards:
@@ -236,6 +241,10 @@ class Erasure:
             self._table.renew(self._table.read().where(~told))
         for name in self._readers:
             self._follow(name, guard)
+        for flow, definition in self._streams.items():
+            say(f"Bringing {flow} up to date …")
+            self.copies.append(erase_in_stream(self.warehouse, flow, definition, guard))
+        self.copies += snapshots_of(self.warehouse, self._relations)
         for name in self.held:
             self._erase_past(name)
 
@@ -309,6 +318,7 @@ class Erasure:
             undecoded=tuple(after.undecoded),
             legible=self.entry.legible,
             done=done,
+            exports=tuple(self.copies),
         )
         if done:
             self._list.done(self.entry)

@@ -50,7 +50,20 @@ def is_kept(warehouse: Warehouse, name: Name) -> bool:
 
 def catch_up(warehouse: Warehouse, name: Name, guard: Guard) -> None:
     """Take every step that the relation's flow can take now."""
-    setup = _setup(warehouse, name)
+    try:
+        take_all(warehouse, _setup(warehouse, name), guard)
+    except HeadwaterError as error:
+        raise TerminalError(
+            error.code,
+            f"{name} could not be brought up to date, so it still holds what is to be forgotten:"
+            f" {error.problem.message}",
+            where=error.problem.where,
+            hint="put that right and give the command again: it goes on where it was",
+        ) from error
+
+
+def take_all(warehouse: Warehouse, setup: FlowSetup, guard: Guard) -> None:
+    """Take every step that a flow can take now."""
     outer = warehouse.spark
     error: HeadwaterError | None = None
     for _ in range(TRIES):
@@ -73,12 +86,7 @@ def catch_up(warehouse: Warehouse, name: Name, guard: Guard) -> None:
                 flow.close()
             activate(outer)
     assert error is not None
-    raise TerminalError(
-        error.code,
-        f"{name} could not be brought up to date, so it still holds what is to be forgotten: {error.problem.message}",
-        where=error.problem.where,
-        hint="put that right and give the command again: it goes on where it was",
-    ) from error
+    raise error
 
 
 def reads_only_now(warehouse: Warehouse, name: Name) -> bool:

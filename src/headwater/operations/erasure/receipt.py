@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from headwater.core.record import Record
 from headwater.core.storage import Files
 from headwater.ingest.forgotten import FOLDER
+from headwater.operations.erasure.exports import ErasedExport
 from headwater.operations.erasure.search import Holding, UndecodedFile
 
 RECEIPTS = f"{FOLDER}/receipts"
@@ -50,6 +51,8 @@ class ErasureReceipt(Record):
     """The condition in the lake's list has values in it, as it could not be kept as digests."""
     done: bool
     """False: nothing was changed."""
+    exports: tuple[ErasedExport, ...] = ()
+    """Copies of it: what became of them, and which are left."""
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ from headwater.core.errors import Code, UsageError, did_you_mean
 from headwater.core.state import MaintenanceRecord, RefreshRecord, StepRecord
 from headwater.query.system.dead_letters import dead_letters_table
 from headwater.query.system.export_rejects import export_rejects_table
+from headwater.query.system.exports import exports_table
 from headwater.query.system.history import history_table
 from headwater.query.system.table import SystemTable
 
 _TABLES = (
     dead_letters_table(),
     export_rejects_table(),
+    exports_table(),
     history_table(MaintenanceRecord, "what maintenance has done to which relation, and why"),
     history_table(RefreshRecord, "each refresh of a view, and of a table that a query keeps"),
     history_table(StepRecord, "each try of a step of each flow"),

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 _ARROW = {
     "bigint": pa.int64(),
     "boolean": pa.bool_(),
+    "double": pa.float64(),
     "string": pa.string(),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
-_WORDS = frozenset({"error", "message", "reason"})
+_WORDS = frozenset({"destination", "error", "message", "reason"})
 """Columns that may name a folder of this machine."""
 
 Read = Callable[[Warehouse, Sequence[str]], "list[list[Any]]"]

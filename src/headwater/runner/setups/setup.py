@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headwater.core.errors import Code, UsageError, did_you_mean, nearest
 from headwater.core.model import Kind
 from headwater.core.spec.base import Trigger
+from headwater.exports.definitions import stream_names
 from headwater.flows.flow import Steps
 from headwater.flows.ledger import flow_name
 from headwater.project.definition import ProjectDefinition
@@ -60,12 +61,22 @@ def _made_of_table(project: ProjectDefinition, name: str, reads: list[str]) -> o
     return (table.model_dump(), project.format_of(table), project.trigger_of(table), reads, code)
 
 
+EXPORTS = "exports"
+"""What the flows of exports begin with."""
+
+
+def export_flow(name: str) -> str:
+    """The flow that keeps a streaming export up to date."""
+    return f"{EXPORTS}.{name}"
+
+
 def flow_names(warehouse: Warehouse) -> list[str]:
     """Every flow of a lake: those of its project, and of the views that were made by a statement."""
     project = warehouse.project
     topics = [flow_name(topic) for topic in project.topics]
     tables = [flow_name(table, Kind.TABLE) for table in kept_tables(project)]
-    flows = [*topics, *tables, *(flow_name(view, Kind.VIEW) for view in warehouse.views())]
+    exports = [export_flow(name) for name in stream_names(warehouse)]
+    flows = [*topics, *tables, *(flow_name(view, Kind.VIEW) for view in warehouse.views()), *exports]
     if project.problems:  # some definitions may not have been read
         known = {*warehouse.state.statuses(), *warehouse.state.controls(), *warehouse.state.leases()}
         flows += sorted(known - {*flows})

@@ -18,7 +18,7 @@ def _open(name: str, destination: Destination) -> ExportTarget:
     return FileTarget(kind, destination, FILE_FORMATS[name])
 
 
-_FILES = frozenset[Ability]({"partitions", "partition expressions", "file size"})
+_FILES = frozenset[Ability]({"stream", "partitions", "partition expressions", "file size"})
 _TEXT_CODECS = frozenset({"none", "gzip", "bzip2"})
 _GROWING = "files only grow: export to delta, iceberg, hudi or paimon"
 _AS_JSON = "make it a text by a query: SELECT to_json(x) AS x …; or export to json, parquet or a table"
@@ -37,7 +37,7 @@ def _avro_needs(context: LakeContext) -> SessionNeeds:
 FILE_KINDS = (
     _kind(
         "parquet",
-        "Parquet files",
+        "Parquet",
         frozenset({"nested", "binary"}),
         frozenset({"none", "snappy", "gzip", "lz4", "zstd", "brotli"}),
     ),

@@ -12,10 +12,19 @@ from headwater.core.spec import Export
 from headwater.targets.files.arrow import parquet_writer
 from headwater.targets.files.base import FileFormat, OpenWriter
 
+_BATCH = 131_072
+
 
 def _read(file: NativeFile, schema: pa.Schema, definition: Export) -> Iterator[pa.RecordBatch]:
-    texts = [field.name for field in schema if pa.types.is_string(field.type)]
-    yield from pq.ParquetFile(file, read_dictionary=texts).iter_batches(columns=schema.names)
+    texts = {field.name for field in schema if pa.types.is_string(field.type)}
+    metadata = pq.read_metadata(file)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
+    # Where a dictionary has grown too large, the rest of the values are plain.
+    plain = {chunk.path_in_schema for chunk in chunks if "PLAIN" in chunk.encodings or not chunk.has_dictionary_page}
+    file.seek(0)
+    opened = pq.ParquetFile(file, read_dictionary=sorted(texts - plain))
+    yield from opened.iter_batches(columns=schema.names, batch_size=_BATCH)
 
 
 def _options(definition: Export) -> Mapping[str, str]:

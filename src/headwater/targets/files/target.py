@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -114,24 +114,7 @@ class FileTarget(ExportTarget):
         return [] if manifest is None else [file.path for file in manifest.files]
 
     def publish(self, written: StagedCopy, source: SourceState, checksum: Checksum | None) -> None:
-        folder = self._folder
-        assert folder is not None
-        before = CopyManifest.read(folder.files) if self.definition.if_exists == "append" else None
-        made = CopyManifest(
-            self.kind.name,
-            folder.move_in(folder.staged()),
-            source.to_json(),
-            self._columns,
-            None if checksum is None else checksum.rows,
-            None if checksum is None else checksum.value,
-        )
-        whole = made if before is None else before.followed_by(made)
-        whole.write(folder.files)
-        if self.definition.if_exists == "overwrite":
-            folder.remove(list(folder.others(file.path for file in whole.files)))
-        if folder.moves:
-            folder.files.delete(folder.aside)
-        self._folder = None
+        self._show(source.to_json(), self._columns, checksum, appends=self.definition.if_exists == "append")
 
     def discard(self) -> None:
         if self._folder is not None:
@@ -151,6 +134,48 @@ class FileTarget(ExportTarget):
             )
         return (int(known["epoch"]), int(known["step"])) >= (commit_tag.epoch, commit_tag.step)
 
+    def apply(self, change: DataFrame, commit_tag: CommitTag, *, first: bool) -> StagedCopy:
+        run = f"{commit_tag.flow}-{commit_tag.epoch}-{commit_tag.step}"
+        folder = self._folder = ExportFolder(self.destination.files, run)
+        folder.clear_left()
+        try:
+            self._write(change, folder.aside)
+            checksum = None
+            if self.verify_step is not None:
+                checksum = self.verify_step(next(self.readers()), change)
+            source = {
+                "versions": {label: _version(position) for label, position in commit_tag.positions.items()},
+                "step": {"flow": commit_tag.flow, "epoch": commit_tag.epoch, "step": commit_tag.step},
+            }
+            columns = [{"name": f.name, "type": f.dataType.simpleString()} for f in change.schema.fields]
+            written = self._show(source, columns, checksum, appends=not first)
+        except BaseException:
+            self.discard()
+            raise
+        return written
+
+    def _show(
+        self, source: Mapping[str, object], columns: list[dict[str, str]], checksum: Checksum | None, *, appends: bool
+    ) -> StagedCopy:
+        """Move the staged files in, and commit them by the manifest; without `appends` they are the whole copy."""
+        folder = self._folder
+        assert folder is not None
+        before = CopyManifest.read(folder.files) if appends else None
+        rows, value = (None, None) if checksum is None else (checksum.rows, checksum.value)
+        made = CopyManifest(self.kind.name, folder.move_in(folder.staged()), source, columns, rows, value)
+        whole = made if before is None else before.followed_by(made)
+        whole.write(folder.files)
+        self._folder = None
+        if not appends:
+            folder.remove(list(folder.others(file.path for file in whole.files)))
+        if folder.moves:
+            folder.files.delete(folder.aside)
+        return StagedCopy(rows, made.bytes, len(made.files))
+
     def visible(self) -> dict[str, object]:
         manifest = CopyManifest.read(self.destination.files)
         return {} if manifest is None else dict(manifest.source)
+
+
+def _version(position: object) -> object:
+    return position.get("version") if isinstance(position, Mapping) else position
