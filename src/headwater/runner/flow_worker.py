@@ -35,6 +35,10 @@ PROBE_AFTER = 2.0
 """Seconds that a step may run before it is asked whether its source is there, and between two such questions."""
 PROBE_PATIENCE = 60.0
 """Seconds after which a question that has no answer is asked again."""
+JUST_NOW = 3.0
+"""Seconds before Spark's end in which a step that failed may have been the one that ended it."""
+TURN = 60.0
+"""Seconds that a suspect waits for another one's step, at most."""
 LAG_EVERY = 2.0
 """Seconds between two looks at how far a flow is behind, at most."""
 LAG_SHARE = 0.02
@@ -70,10 +74,15 @@ class FlowWorker:
     """This flow is done, or will not be."""
     blockers: Callable[[], tuple[str, ...]] = lambda: ()
     """The flows above this one that have been given up."""
+    given_up_for: HeadwaterError | None = None
+    """Why it is given up from the beginning, until somebody resumes it."""
+    turn: threading.Lock | None = None
+    """Where its step may have ended Spark, or another flow's: held for its first try, one flow at a time."""
     _others: Callable[[], bool] = lambda: True
     _back_off: BackOff = field(default_factory=BackOff)
     _flow: Steps | None = None
     _step_begun: float | None = None
+    _step_failed: float | None = None
     _probed: float = 0.0
     _look_at: float = 0.0
     """When the next look at the lag is due."""
@@ -140,9 +149,17 @@ class FlowWorker:
     def given_up(self) -> bool:
         return self.report.state is FlowState.FAILED
 
+    def was_in_step(self, at: float) -> bool:
+        """Whether Spark, which has ended at that time, may have been ended by this flow's step."""
+        return self._step_begun is not None or (self._step_failed is not None and self._step_failed > at - JUST_NOW)
+
     # --- one turn of the loop; True when it is the last
 
     def _turn(self) -> bool:
+        if self.given_up_for is not None:
+            error, self.given_up_for = self.given_up_for, None
+            self._fail(error, error)
+            return self.trigger == "once" or self._resumed_or_stopped()
         if self.control.paused:
             return self._rest()
         try:
@@ -177,7 +194,7 @@ class FlowWorker:
             self._catch_up(flow)
             self._sleep(self.trigger.total_seconds())
             return False
-        recovered = flow.recover()
+        recovered = self._take(flow.recover)
         if recovered is not None:
             self._landed(recovered)
             return False
@@ -199,7 +216,7 @@ class FlowWorker:
         """All steps that can be taken now."""
         if self.stopping.is_set() or self.control.paused:
             return
-        recovered = flow.recover()
+        recovered = self._take(flow.recover)
         if recovered is not None:
             self._landed(recovered)
         with suppress(HeadwaterError):  # the step itself says what is wrong
@@ -213,15 +230,43 @@ class FlowWorker:
 
     def _step(self, flow: Steps, range: OffsetRange | None = None) -> bool:
         self.mounted()
-        self.report.state, self._step_begun = FlowState.RUNNING, time.monotonic()
-        try:
-            done = flow.step(range)
-        finally:
-            self._step_begun = self.report.trouble = None
+        self.report.state = FlowState.RUNNING
+        done = self._take(lambda: flow.step(range))
         if done is not None:
             self._landed(done)
             self._look_behind(flow, None)
         return done is not None
+
+    def _take(self, take: Callable[[], StepDone | None]) -> StepDone | None:
+        """Have the flow take a step, or finish one; a suspect waits until no other one is at that."""
+        turn, done, is_held = self.turn, None, self._wait_for_turn()
+        if turn is not None and self.stopping.is_set():
+            if is_held:
+                turn.release()
+            return None
+        self._step_begun, self._step_failed = time.monotonic(), None
+        try:
+            done = take()
+            return done
+        except BaseException:
+            self._step_failed = time.monotonic()
+            if is_held:
+                self.spark_ended.wait(JUST_NOW)  # a job fails before the Spark that it ends is gone
+            raise
+        finally:
+            if done is not None or self._step_failed is not None:
+                self.turn = None
+            self._step_begun = self.report.trouble = None
+            if turn is not None and is_held and not has_ended():
+                turn.release()
+
+    def _wait_for_turn(self) -> bool:
+        """Whether it is this suspect's turn; one that waits too long goes on without."""
+        until = time.monotonic() + TURN
+        while self.turn is not None and not self.stopping.is_set() and time.monotonic() < until:
+            if self.turn.acquire(timeout=0.1):
+                return True
+        return False
 
     def _landed(self, done: StepDone) -> None:
         self.setup.pace.taken()

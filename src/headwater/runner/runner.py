@@ -34,6 +34,7 @@ from headwater.runner.setups.topics import topic_setup
 from headwater.runner.setups.views import view_setups
 from headwater.runner.socket.server import Answers, RunnerSocket
 from headwater.runner.supervisor import Supervisor, Worker, setups_by_flow
+from headwater.runner.suspects import Suspects
 from headwater.sources.reader import Lag
 from headwater.spark.internals import gateway_of
 from headwater.spark.jvm import HINT, Ending, Restarts, bury
@@ -142,7 +143,7 @@ class Runner:
         self, taken: Sequence[FlowSetup], setups: Sequence[FlowSetup], reports: list[FlowReport], heartbeat: Heartbeat
     ) -> None:
         """Until the flows are over; when Spark dies under them they go on in another, as after a crash."""
-        restarts = Restarts(self.warehouse.project.settings.runtime.spark_restarts)
+        restarts, suspects = Restarts(self.warehouse.project.settings.runtime.spark_restarts), Suspects()
         spark = self.warehouse.spark  # started here, so that its failure is one failure and not one per flow
         trigger: Trigger | None = "once" if self.once else self.every
         flows = Supervisor(self.warehouse, heartbeat, reports, trigger, self.tell)
@@ -154,17 +155,19 @@ class Runner:
         flows.setups = dict(setups_by_flow(setups, self.warehouse.project.views))
         heartbeat.keepers = lambda: flows.keepers
         with nullcontext() if self.once else reloadable(self, flows):
-            while not self._run_on(spark, taken, flows, heartbeat):
+            while not self._run_on(spark, taken, flows, heartbeat, suspects):
                 workers = [worker for worker in flows.workers.values() if self._goes_on(worker, heartbeat)]
                 taken, left = [one.keeper.setup for one in workers], [one.keeper.report for one in workers]
+                suspects.note_end([one.keeper for one in workers], flows.ended_at)
                 owned = self.warehouse.owns_spark
                 ending = bury(gateway_of(spark.sparkContext)) if owned else Ending("Spark has ended")
                 log.error("Spark has ended", how=str(ending))
                 if not left:
                     return
-                if not owned or not restarts.allow():
+                if not owned or not (restarts.allow() or self._goes_on_without(suspects, left, ending, restarts)):
                     self._give_up(left, restarts.exhausted(ending, owned=owned))
                     return
+                left = [report for report in left if not suspects.is_given_up(report)]
                 for report in left:
                     report.state, report.error = FlowState.RETRYING, restarts.pending(ending)
                     report.spark_restarts = restarts.count
@@ -179,6 +182,19 @@ class Runner:
                 for report in left:
                     report.state, report.error = FlowState.STARTING, None
 
+    def _goes_on_without(
+        self, suspects: Suspects, reports: Sequence[FlowReport], ending: Ending, restarts: Restarts
+    ) -> bool:
+        """Give up those flows alone that have ended Spark, if it can be told and there are others."""
+        found = suspects.give_up(ending)
+        others = [one for one in reports if one.flow not in found and not suspects.is_given_up(one)]
+        if not found or not others:
+            return False
+        for report in reports:
+            if report.flow in found:
+                report.state, report.error = FlowState.FAILED, found[report.flow]
+        return restarts.allow_again()
+
     def _goes_on(self, worker: Worker, heartbeat: Heartbeat) -> bool:
         """Whether a flow is to be run again in another Spark."""
         report, lease = worker.keeper.report, heartbeat.leases.get(worker.keeper.setup.flow)
@@ -192,7 +208,12 @@ class Runner:
             self.tell(FlowEvent("failed", report.flow, {"error": str(error), "code": str(error.code)}))
 
     def _run_on(
-        self, spark: SparkSession, setups: Sequence[FlowSetup], flows: Supervisor, heartbeat: Heartbeat
+        self,
+        spark: SparkSession,
+        setups: Sequence[FlowSetup],
+        flows: Supervisor,
+        heartbeat: Heartbeat,
+        suspects: Suspects,
     ) -> bool:
         """Run the flows on a Spark; False if that has died under them."""
         heartbeat.holder = heartbeat.holder.with_jvm(jvm_pid())
@@ -200,6 +221,8 @@ class Runner:
         flows.begin(spark)
         own = {report.flow: report for report in heartbeat.reports}
         workers = [flows.prepared(setup, heartbeat.leases[setup.flow], own[setup.flow]) for setup in setups]
+        for worker in workers:
+            suspects.prepare(worker.keeper)
         if self.door is not None:
             heartbeat.also = self.door.open  # again and again: the runner that has the door may leave before this one
         self.on_ready(flows.reports)
@@ -287,6 +310,7 @@ class Runner:
             if not self.once:
                 flows.note_blocked()
             self._stop_if_pointless(flows)
+        flows.ended_at = time.monotonic()
         if self._interop is not None:
             self._interop.end()
         if self._maintenance is not None:  # first: a flow's last step may wait for a table

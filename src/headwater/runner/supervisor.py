@@ -80,6 +80,8 @@ class Supervisor:
         """Flows that a command works on, and that come back."""
         self.spark_ended = threading.Event()
         """Set by whoever finds Spark dead."""
+        self.ended_at = 0.0
+        """When the runner has seen that, or that all flows are over."""
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 

@@ -174,6 +174,11 @@ class Restarts:
         self.count += 1
         return True
 
+    def allow_again(self) -> bool:
+        """As if there had been none: what ended it is known, and is not done again."""
+        self._at.clear()
+        return self.allow()
+
     def pending(self, ending: Ending) -> TransientError:
         """What the flows say while Spark is started again."""
         return TransientError(
