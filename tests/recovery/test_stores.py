@@ -15,7 +15,7 @@ from tests.runtime.running import COMMAND
 from tests.services.s3 import object_store
 from tests.support import COLD
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 PROJECT = """\
 name: far

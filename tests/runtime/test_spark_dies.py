@@ -96,7 +96,7 @@ def deadly(event: dict) -> Row:
 """
 
 
-@follows("see .headwater/logs/spark.out; once it is mended: `headwater flow resume {}`")
+@follows("see .headwater/logs/spark.out; once it is mended: `headwater flow resume {}`", here=False)
 def test_a_flow_whose_step_ends_spark_each_time_is_given_up_and_the_others_go_on(
     tmp_path: Path, runners: list[Running]
 ) -> None:
