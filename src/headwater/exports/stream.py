@@ -203,7 +203,7 @@ class ExportStream(Target[ExportChange]):
 
     def _is_due(self, rows: ExportChange) -> bool:
         self._steps += 1
-        if self._definition.verify == "off":
+        if self._definition.verify == "off" or not self._target.checks_whole:
             return False
         late = time.monotonic() - self._checked_at > CHECKED_AFTER
         return rows.whole or late or self._steps % CHECKED_EVERY == 0

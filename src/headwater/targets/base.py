@@ -177,6 +177,8 @@ class ExportTarget(ABC):
         self.destination = destination
         self.reads_whole = False
         """Whether readers read all of a target that a snapshot is appended to, and not only what was staged."""
+        self.checks_whole = True
+        """Whether `readers` read the whole copy of a stream; if not each step is checked by itself: `verify_step`."""
         self.verify_step: Callable[[ForeignReader, DataFrame], Checksum] | None = None
         """Has a reader find the rows of a step, and gives their checksum; raises if it finds others. A target that can
         write a step aside calls it in `apply`, before the step shows."""

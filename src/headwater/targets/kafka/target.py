@@ -16,8 +16,9 @@ import confluent_kafka
 import pyarrow as pa
 
 from headwater.core.errors import Code, TerminalError, Unsupported, UsageError, did_you_mean
-from headwater.core.model import CommitTag
+from headwater.core.model import DELETED, CommitTag
 from headwater.core.storage import Files
+from headwater.spark.frames import column
 from headwater.targets.base import (
     Checksum,
     Destination,
@@ -55,6 +56,7 @@ class KafkaTarget(ExportTarget):
         self._address = parse_address(self.definition.to, destination.sources)
         self._clients = Clients(self._address, str(Path(context.home).parent))
         self._spool = RowSpool(Files(context.warehouse, context.storage), self.definition.to)
+        self.checks_whole = False
         self._producer: Transactions | None = None
         self._position: TopicPosition | None = None
         self._known = False
@@ -138,10 +140,16 @@ class KafkaTarget(ExportTarget):
         producer = self._begin(commit_tag)
         if self._position is not None and self._position.has(commit_tag):
             return StagedCopy(0, 0, 0)
+        if first and self._position is not None:
+            raise Unsupported(
+                f"{self._topic} has an earlier copy of {commit_tag.flow}, and a topic of Kafka can't be emptied",
+                hint="export to an empty topic",
+            )
         with self._spool.holding(records(change, self.definition.primary_key, self._values)):
             try:
                 told = {"flow": commit_tag.flow, "epoch": commit_tag.epoch, "step": commit_tag.step}
                 count, size = self._send(producer, {**told, "source": dict(commit_tag.positions)})
+                self._check_step(change)
                 position = TopicPosition(
                     commit_tag.flow, self._topic, commit_tag.epoch, commit_tag.step, dict(commit_tag.positions)
                 )
@@ -155,6 +163,17 @@ class KafkaTarget(ExportTarget):
                 raise
         self._position = position
         return StagedCopy(count, size, len(self._written))
+
+    def _check_step(self, change: DataFrame) -> None:
+        """Have the step read back while its transaction is open."""
+        if self.verify_step is None:
+            return
+        rows = change.where(~column(DELETED)).drop(DELETED) if DELETED in change.columns else change
+        self._staged = True
+        try:
+            self.verify_step(next(self.readers()), rows)
+        finally:
+            self._staged = False
 
     def _begin(self, tag: CommitTag) -> Transactions:
         """The flow's producer. With it open nobody else can write a step, so that the position is looked up once."""
