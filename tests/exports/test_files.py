@@ -144,11 +144,24 @@ def _avro_rows(file: Path) -> list[dict[str, Any]]:
     return list(rows)
 
 
+def test_orc_is_refused_where_readers_disagree(spark: SparkSession, tmp_path: Path) -> None:
+    """The last second before 1970: what Spark writes as 1969-12-31 23:59:59.999999 others read as a second later."""
+    with lake_with_rows(tmp_path / "shop", nested=True) as lake:
+        done = export(lake, format="orc", to="./out", filter="id <> 3")
+        with pytest.raises(HeadwaterError) as refused:
+            export(lake, format="orc", to="./all")
+        assert refused.value.code is Code.EXPORT_MISMATCH
+    assert done.rows == 5
+    files = (tmp_path / "shop" / "out").glob("*.orc")
+    rows = [row for file in files for row in pyarrow.orc.read_table(file).to_pylist()]
+    assert sorted(str(row["price"]) for row in rows) == ["0.10", "1.00", "10.50", "99999999.99", "None"]
+    assert not list((tmp_path / "shop" / "all").glob("*.orc"))
+
+
 OTHER_READERS: dict[str, Callable[[list[Path]], list[dict[str, Any]]]] = {
     "csv": _csv_rows,
     "json": lambda files: duckdb.read_json([str(file) for file in files]).fetch_arrow_table().to_pylist(),
     "avro": lambda files: [row for file in files for row in _avro_rows(file)],
-    "orc": lambda files: [row for file in files for row in pyarrow.orc.read_table(file).to_pylist()],
     "arrow": lambda files: [row for file in files for row in polars.read_ipc(file, memory_map=False).to_dicts()],
 }
 

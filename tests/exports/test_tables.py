@@ -49,7 +49,8 @@ def test_a_snapshot_is_one_commit_with_the_source_s_version(
         assert there.value.code is Code.ALREADY_EXISTS
         export(lake, format=format, to="./out", if_exists="append")
         assert lake.foreign(format, path="./out").df().count() == 12
-        lake.sql("INSERT INTO goods (id, name) SELECT 7, 'new'")
+        names = lake.table("goods").df().columns
+        lake.sql(f"INSERT INTO goods SELECT 7, {', '.join(names[1:])} FROM goods WHERE id = 1")
         more = export(lake, format=format, to="./out", if_exists="overwrite")
         assert more.rows == 7
         assert lake.foreign(format, path="./out").df().count() == 7
