@@ -15,6 +15,7 @@ from headwater.core.spec.settings import JdbcSpec
 from tests.exports.databases import FLOW, Copy
 from tests.exports.lakes import COLUMNS, PLAIN_ROWS
 from tests.exports.rows import change
+from tests.hints.followed import follows
 
 
 @pytest.fixture
@@ -66,6 +67,7 @@ def test_steps_update_and_delete_and_are_taken_once(copy: Copy, spark: SparkSess
     assert taken.value.code is Code.EXPORT_CHANGED
 
 
+@follows("add it there, or export fewer columns: columns")
 def test_a_step_that_is_refused_leaves_everything_as_it_was(copy: Copy, spark: SparkSession) -> None:
     copy.step(change(spark, "(1, 'a', false)", "id, note"), 0)
     for values, code in (
@@ -82,8 +84,14 @@ def test_a_step_that_is_refused_leaves_everything_as_it_was(copy: Copy, spark: S
     with pytest.raises(HeadwaterError, match="has no column 'more'") as other:
         copy.step(change(spark, "(3, 'c', 1, false)", "id, note, more"), 2)
     assert other.value.code is Code.SCHEMA_MISMATCH
+    copy.step(change(spark, "(3, 'c', false)", "id, note"), 2)
+    assert len(rows(copy)) == 3
 
 
+@follows(
+    "write jdbc://ENTRY/table, where ENTRY stands in `storage.jdbc`, or the driver's own: jdbc:derby:/data/db#table",
+    "give it in `storage.jdbc`; then {}",
+)
 def test_what_is_wrong_is_said(copy: Copy, spark: SparkSession) -> None:
     for to, code, why in (
         ("jdbc://shops/orders", Code.UNKNOWN_REFERENCE, "did you mean 'shop'"),
@@ -97,3 +105,4 @@ def test_what_is_wrong_is_said(copy: Copy, spark: SparkSession) -> None:
             copy.open(to=to).exists()
         assert refused.value.code is code
         assert "geheim" not in str(refused.value)
+    assert not copy.open().exists()

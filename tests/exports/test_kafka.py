@@ -24,6 +24,7 @@ from headwater.sources.base import SourceSpec
 from headwater.sources.kafka.config import KafkaSource
 from tests.exports.databases import FLOW, Copy
 from tests.exports.rows import change, goods
+from tests.hints.followed import follows
 from tests.services.kafka import Broker
 from tests.services.schema_registry import Registry
 
@@ -225,6 +226,15 @@ def _id(message: Any, registry: Registry, topic: str) -> int:
     return int(found["id"])
 
 
+@follows(
+    "write kafka://ENTRY/topic, where ENTRY is a Kafka source of the project, or kafka://host:9092/topic",
+    "give it as `security` of a Kafka source; then {}",
+    "known: {}; brokers are named with their port: kafka://host:9092/topic",
+    "make it there first; {}",
+    "export to an empty topic",
+    "name another source: one with `value: json` or `value: avro`",
+    "add it to the source, or name another one",
+)
 def test_what_is_wrong_is_said(copy: Copy, spark: SparkSession, kafka: Broker, topic: str) -> None:
     rows = spark.sql("SELECT 1 AS id")
     for keys, code, why in (
@@ -233,12 +243,26 @@ def test_what_is_wrong_is_said(copy: Copy, spark: SparkSession, kafka: Broker, t
         ({"to": "kafka://out/"}, Code.EXPORT_REFUSED, "there is no topic 'unread'"),
         ({"to": f"kafka://out/{topic}x"}, Code.EXPORT_REFUSED, f"did you mean '{topic}'"),
         ({"to": "kafka://127.0.0.1:1/orders"}, Code.EXPORT_UNAVAILABLE, "can't be reached"),
+        ({"to": "kafka:orders"}, Code.INVALID_VALUE, "is no topic of Kafka"),
         ({"if_exists": "overwrite"}, Code.UNSUPPORTED, "can't be overwritten"),
     ):
         with pytest.raises(HeadwaterError, match=why) as refused:
             copy.open(**keys).check(rows.schema)
         assert refused.value.code is code
         assert "geheim" not in str(refused.value)
+    copy.open().check(rows.schema)
+    copy.open(to=f"kafka://{kafka.address}/{topic}").check(rows.schema)
+    kafka.create(f"{topic}x")
+    copy.open(to=f"kafka://out/{topic}x").check(rows.schema)
+    for settings, code in (
+        ({"value": "csv"}, Code.UNSUPPORTED),
+        ({"value": "avro", "schema_file": "a.avsc"}, Code.MISSING_KEY),
+    ):
+        copy.sources = cluster(kafka, **settings)
+        with pytest.raises(HeadwaterError) as other:
+            copy.open()
+        assert other.value.code is code
+    copy.sources = cluster(kafka)
     with pytest.raises(HeadwaterError, match="map with keys of int") as maps:
         copy.open().check(spark.sql("SELECT map(1, 2) AS m").schema)
     assert maps.value.code is Code.UNSUPPORTED
@@ -248,6 +272,7 @@ def frame(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(count).selectExpr("id", "concat('text ', id) AS note")
 
 
+@pytest.mark.full
 def test_many_rows_in_one_transaction(copy: Copy, spark: SparkSession, kafka: Broker, topic: str) -> None:
     copy.keys["primary_key"] = []
     (found,) = copy.snapshot(frame(spark, 60_000))

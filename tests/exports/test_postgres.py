@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,11 @@ from pyspark.sql import SparkSession
 
 from headwater.core.errors import Code, HeadwaterError
 from headwater.core.model import CommitTag
+from headwater.exports.checksum import measure
+from headwater.exports.read_back import read_back
 from tests.exports.databases import FLOW, Copy, database
 from tests.exports.rows import change, goods
+from tests.hints.followed import follows
 from tests.services.postgres import Server
 
 
@@ -104,6 +110,47 @@ def test_what_postgres_cannot_hold_is_refused_with_the_reason(
     assert maps.value.code is Code.UNSUPPORTED
 
 
+KILLED = """
+import os, signal, sys
+import psycopg
+from headwater.core.model import CommitTag
+from headwater.exports.checksum import measure
+from headwater.exports.read_back import read_back
+from headwater.targets.postgres.records import Records
+from headwater.targets.postgres.step import StagedStep, StepRows
+from headwater.targets.postgres.tables import TargetTable, add_key, create, find
+dsn, flow, when = sys.argv[1:]
+table, columns = TargetTable("public", "orders"), {"id": "integer", "total": "numeric(3,2)", "note": "text"}
+with psycopg.connect(dsn, autocommit=True) as connection:
+    with connection.transaction():
+        records = Records(connection, table)
+        records.make()
+        create(connection, table, columns)
+        add_key(connection, table, ["id"], "orders")
+        staged = StagedStep(connection, records, StepRows(table, columns, ["id"], "1/0"))
+        staged.load([memoryview(b"1\\t1.50\\ta\\n2\\t2.50\\tb\\n")], deletes=False)
+        staged.apply()
+        tag = CommitTag(flow, 1, 0, {"orders": 0})
+        records.write(flow, tag, tag.positions, made=True, oid=find(connection, table).oid)
+        if when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_writer_that_is_killed_leaves_its_step_whole_or_not_at_all(
+    copy: Copy, spark: SparkSession, db: psycopg.Connection[Any], dsn: str, when: str
+) -> None:
+    ended = subprocess.run([sys.executable, "-c", KILLED, dsn, FLOW, when], timeout=120, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert copy.open().exists() == (when == "after")
+    step = change(spark, "(1, 1.50, 'a', false), (2, 2.50, 'b', false)")
+    assert (copy.step(step, 0) is None) == (when == "after")
+    assert [(id, str(total), note) for id, total, note in rows(db)] == [(1, "1.50", "a"), (2, "2.50", "b")]
+
+
+@follows("change the table's constraints, or leave the rows out: filter", "name the columns that tell the rows apart")
 def test_a_snapshot_replaces_or_joins_the_rows_and_keeps_what_hangs_on_the_table(
     copy: Copy, spark: SparkSession, db: psycopg.Connection[Any]
 ) -> None:
@@ -126,8 +173,14 @@ def test_a_snapshot_replaces_or_joins_the_rows_and_keeps_what_hangs_on_the_table
     with pytest.raises(HeadwaterError, match="orders_id_check"):
         copy.snapshot(spark.sql("SELECT 100 AS id, 'x' AS name"), if_exists="append")
     assert rows(db) == [(3, "d", None)]
+    db.execute("ALTER TABLE orders DROP CONSTRAINT orders_id_check")
+    copy.snapshot(spark.sql("SELECT 100 AS id, 'x' AS name"), if_exists="append")
+    assert len(rows(db)) == 2
+    twice = spark.sql("SELECT * FROM VALUES (4, 'x'), (4, 'y') AS t(id, name)")
+    copy.snapshot(twice, to="postgresql://crm/public.others", primary_key=["id", "name"])
+    assert len(rows(db, "others")) == 2
     tables = {name for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")}
-    assert tables == {"orders", "_headwater_exports", "_headwater_export_rejects"}
+    assert tables == {"orders", "others", "_headwater_exports", "_headwater_export_rejects"}
 
 
 def test_steps_update_and_delete_and_are_taken_once(
@@ -175,6 +228,11 @@ def test_a_refused_row_does_not_stop_the_others_and_is_tried_again(
     assert [reject.key for reject in rejects] == [{"id": 1}, {"id": 2}]
     assert "orders_total_check" in rejects[0].reason
     assert "value too long for type character varying(3)" in rejects[1].reason
+    target = copy.open(**append)
+    source = change(spark, f"(1, 50.00, 'a', false), (2, 1.00, 'long', false), {values}").drop("_deleted")
+    expected = target.comparable(target.prepared(source))
+    assert expected.count() == 30
+    assert read_back(target.readers(), expected.schema, measure(expected), "here")[0].rows == 30
     db.execute("ALTER TABLE orders DROP CONSTRAINT orders_total_check")
     copy.step(change(spark, "(3, 1.00, 'b', false)"), 1, **append)
     assert db.execute("SELECT total FROM orders WHERE id = 1").fetchone() is not None
@@ -216,6 +274,13 @@ def test_a_schema_that_changes_while_a_stream_runs(
     assert len(rows(db)) == 2
 
 
+@follows(
+    "make it a key there: CREATE UNIQUE INDEX ON {} ({})",
+    "give the column a default, or let it be NULL",
+    "export to another one, or say what to do with it: if_exists: append or overwrite",
+    "export to another table",
+    "copy it again from its beginning: headwater flow rebuild {} --yes",
+)
 def test_a_table_that_is_not_the_exports_own_is_left_alone(
     copy: Copy, spark: SparkSession, db: psycopg.Connection[Any]
 ) -> None:
@@ -228,7 +293,7 @@ def test_a_table_that_is_not_the_exports_own_is_left_alone(
         with pytest.raises(HeadwaterError, match=why) as refused:
             copy.step(step, 0, **keys)
         assert refused.value.code is code
-    db.execute("ALTER TABLE orders DROP COLUMN kind")
+    db.execute("ALTER TABLE orders ALTER COLUMN kind DROP NOT NULL")
     with pytest.raises(HeadwaterError, match=r"nothing keeps \(id\) unique") as loose:
         copy.step(step, 0, if_exists="append")
     assert loose.value.code is Code.DUPLICATE_KEY
@@ -237,12 +302,16 @@ def test_a_table_that_is_not_the_exports_own_is_left_alone(
     with pytest.raises(HeadwaterError, match=r"is the copy of exports\.orders") as taken:
         copy.step(step, 0, flow="exports.others", if_exists="append")
     assert taken.value.code is Code.EXPORT_CHANGED
+    copy.step(step, 0, flow="exports.others", to="postgresql://crm/public.others")
+    assert len(rows(db, "others")) == 1
     db.execute("CREATE TABLE made_again (LIKE orders INCLUDING ALL)")
     db.execute("DROP TABLE orders")
     db.execute("ALTER TABLE made_again RENAME TO orders")
     with pytest.raises(HeadwaterError, match="made again by somebody else") as changed:
         copy.step(step, 1, if_exists="append")
     assert changed.value.code is Code.EXPORT_CHANGED
+    copy.open(if_exists="append").apply(step, CommitTag(FLOW, 2, 0, {}), first=True)  # as `flow rebuild` begins
+    assert len(rows(db)) == 1
 
 
 def test_a_flow_that_begins_anew_empties_its_own_table(
@@ -253,6 +322,12 @@ def test_a_flow_that_begins_anew_empties_its_own_table(
     assert [row[2] for row in rows(db)] == ["B"]
 
 
+@follows(
+    "write postgresql://ENTRY/schema.table, where ENTRY is a Postgres source of the project",
+    "give the database's address as `dsn` of an entry of `sources:`; then {}",
+    "known: {}; a full address names its table behind a question mark: "
+    "postgresql://host:5432/database?table=public.events",
+)
 def test_addresses(copy: Copy, dsn: str) -> None:
     port = psycopg.conninfo.conninfo_to_dict(dsn)["port"]
     for to, why in (
@@ -266,6 +341,7 @@ def test_addresses(copy: Copy, dsn: str) -> None:
         assert "geheim" not in str(refused.value)
     whole = f"{dsn.replace(':hidden', '')}?table=public.orders"
     assert not copy.open(to=whole).exists()
+    assert not copy.open().exists()
     away = copy.open(to=whole.replace(str(port), "1"))
     with pytest.raises(HeadwaterError, match="can't be reached") as gone:
         away.exists()

@@ -57,13 +57,15 @@ class JdbcConnection:
         found: str = self._types.getJdbcType(java_type(spark, type_), self._dialect).databaseTypeDefinition()
         return found
 
-    def create(self, spark: SparkSession, table: str, schema: StructType, key: Sequence[str]) -> None:
-        """A table with these columns; with a key it is the primary one."""
+    def create(
+        self, spark: SparkSession, table: str, schema: StructType, key: Sequence[str], *, aside: bool = False
+    ) -> None:
+        """A table with these columns and key; one `aside` has the types of both, and takes any rows."""
         columns = []
         for field in schema.fields:
             kind = self.column_type(spark, field.dataType, is_key=field.name in key)
-            columns.append(f"{self.quoted(field.name)} {kind}{' NOT NULL' if field.name in key else ''}")
-        if key:
+            columns.append(f"{self.quoted(field.name)} {kind}{' NOT NULL' if field.name in key and not aside else ''}")
+        if key and not aside:
             columns.append(f"PRIMARY KEY ({', '.join(self.quoted(name) for name in key)})")
         self.run(f"CREATE TABLE {table} ({', '.join(columns)})")
 

@@ -99,7 +99,7 @@ class JdbcTarget(ExportTarget):
     def _write_aside(self, rows: DataFrame, key: Sequence[str]) -> None:
         self._drop_aside()
         self._staged = True
-        self._connection.create(self.destination.spark, self._aside, rows.schema, ())
+        self._connection.create(self.destination.spark, self._aside, rows.schema, key, aside=True)
         options = {**self._address.options(), "dbtable": self._aside, "numPartitions": "1"}
         with self._connection.reaching():
             rows.write.format("jdbc").options(**options).mode("append").save()
