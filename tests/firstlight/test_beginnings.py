@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from headwater.operations.scaffold.files import project_files
+from headwater.operations.scaffold.sample import Look, SampleColumn
+from headwater.operations.scaffold.texts import quoted
 from headwater.project.check import check_project
 from headwater.project.columns import declared_columns
 from headwater.project.load.loader import load_project
+from headwater.sources.discovery import Discovered
 from headwater.sources.files.config import FilesSource
+from headwater.sources.registry import discovered
 from tests.hints.followed import follows
 from tests.support import Answer, headwater
 
@@ -166,3 +171,58 @@ def test_a_folder_of_json_that_is_there(tmp_path: Path) -> None:
 def test_a_folder_in_its_own_project(tmp_path: Path) -> None:
     both = headwater("init", "--from", tmp_path, "--template", "shop", tmp_path / "x")
     assert both.code == 2 and "give --template or --from, not both" in both.err
+
+
+ODD = [
+    "a\nb", "a\r\nb", "\x00", "\x1b[31m", "\u2028", "\x85", "\ufeff", "\ue000", "a\tb", "a # b", "a: b", "'q", '"q"',
+    "it's", "`", "--", "a -- b", "{x", "[x", "*x", "&x", "!x", "| x", "> x", "%x", "@x", "- x", "? x", "yes", "null",
+    "~", "1", "1.5", "${NOPE}", "$${x}", "${", "$x", "a\\nb", "a\\", "/* x", "*/", "\U0001f600", "x" * 300, " a ",
+    "select", "from", "order", "case", "date", "interval", "current_date", "distinct", "", "a.b", "a,b", "a;b", "<x>",
+]  # fmt: skip
+"""Names that records may have, and texts in them."""
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_a_project_is_right_whatever_the_records_have_in_them(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "we'ird: # ${x} \"n$ame\n"
+    folder.mkdir()
+    nested = f"struct<{','.join(f'{quoted(name)}:string' for name in ODD[:4])}>"
+    for names in (*([name] for name in ODD), ODD):
+        columns = [SampleColumn(name, "string", [name, name, "b"]) for name in names]
+        columns += [SampleColumn("of", nested, [{"a": 1}]), SampleColumn("day\nof", "timestamp", [])]
+        columns += [
+            SampleColumn(f"{names[0]} id", "bigint", [1, 2]),
+            SampleColumn("total\r" + names[0], "double", [1.5]),
+        ]
+        path = str(folder / f"{names[0][:20]}.json".replace("\x00", "").replace("/", ""))
+        found = Discovered("odd", {"type": "files", "path": path, "file_format": kind}, {"path": f"of {names[0]}"})
+        look = Look(found, columns, 2, [f"not {names[0]}"], has_types=kind == "parquet")
+        root = tmp_path / "mine"
+        root.mkdir(exist_ok=True)
+        for name, text in project_files(look, root, f"/x/{names[0]}").items():
+            (root / name).write_text(text, encoding="utf-8", newline="")
+        project = load_project(root, env={})
+        source = project.sources["odd"]
+        assert check_project(project) == [], names
+        assert isinstance(source, FilesSource)
+        assert str((root / source.path).resolve()) == str(Path(path).resolve())
+        if kind == "json":
+            assert declared_columns(source.schema_hints or "") == [one.name for one in columns if one.name], names
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ('id,note\n1,"two\nlines"\n2,one\n', {"multiLine": True}),
+        ('id;"the\r\nnote"\r\n1;a\r\n', {"sep": ";", "multiLine": True}),
+        ('id,note\n1,"two\nlines"\n2,"cut', {"multiLine": True}),
+        ('id,note\n1,"one line"\n', {}),
+        ('id,note\n1,"a quote\n2,that is,not closed\n3,"x\n', {}),
+        ('id,note\n1,a "good" one\n2,b\n', {}),
+        ("id,note\n" + '1,"two\nlines"\n' * 9000, {"multiLine": True}),
+    ],
+)
+def test_line_feeds_inside_of_quotes_are_found(tmp_path: Path, text: str, options: dict[str, object]) -> None:
+    (tmp_path / "notes.csv").write_text(text, encoding="utf-8", newline="")
+    found = discovered(str(tmp_path / "notes.csv"))
+    assert found.keys.get("options", {}) == options

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from headwater.core.quotes import backticked
 from headwater.operations.scaffold.sample import Look, SampleColumn
+from headwater.operations.scaffold.texts import as_text, block, flow, literal, quoted, short
 from headwater.project.names import slug
 from headwater.project.templates import PROJECT_FILE
 from headwater.sources.registry import SOURCES
@@ -23,7 +19,6 @@ EXAMPLES = 3
 """Values that stand alongside a column's type."""
 LONGEST = 30
 """Characters of such a value."""
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MONEY = re.compile(r"amount|price|total|cost|revenue|fee|tax|paid|balance|salary|discount", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?")
@@ -41,7 +36,7 @@ def project_files(look: Look, folder: Path, address: str) -> dict[str, str]:
     name = slug(folder.resolve().name)
     source = slug(look.source.name)
     lines = [
-        f"# Begun by `headwater init --from {_short(address, 80)}` with what was found there.",
+        f"# Begun by `headwater init --from {short(address, 80)}` with what was found there.",
         "# README.md says what to run.",
         f"name: {name}",
         "warehouse: ./lake",
@@ -58,15 +53,14 @@ def project_files(look: Look, folder: Path, address: str) -> dict[str, str]:
     if look.source.tables:
         lines += ["", "tables:"]
         for table, keys in look.source.tables.items():
-            lines += [f"  {slug(table)}:", *_indented(4, (f"{key}: {_flow(value)}" for key, value in keys.items()))]
+            lines += [f"  {slug(table)}:", *_indented(4, (f"{key}: {flow(value)}" for key, value in keys.items()))]
     lines += [
         "",
         "views:",
         f"  {view}:",
         "    description: A view to begin with; it follows every change.",
-        "    sql: |",
+        *_indented(4, block("sql", sql)),
     ]
-    lines += _indented(6, sql)
     return {PROJECT_FILE: "\n".join(lines) + "\n", "README.md": _readme(look, name, view)}
 
 
@@ -82,24 +76,28 @@ def _source(look: Look, columns: Sequence[SampleColumn], folder: Path) -> Iterat
     keys = dict(look.source.keys)
     here = keys.get("path")
     if isinstance(here, str):
-        keys["path"] = _from_folder(here, folder)
+        keys["path"] = literal(_from_folder(here, folder))
     for key, value in keys.items():
         comment = look.source.comments.get(key)
-        yield f"{key}: {_flow(value)}" + (f"     # {comment}" if comment else "")
+        yield f"{key}: {flow(value)}" + (f"     # {short(comment, 200)}" if comment else "")
     if not columns:
         return
     yield from _described(look)
     if _takes_hints(look):
-        yield "schema_hints: |"
-        width = max(len(_hint(one)) for one in columns) + 1
-        for number, one in enumerate(columns, start=1):
-            text = _hint(one) + ("," if number < len(columns) else "")
-            yield f"  {text:<{width}}  -- {_examples(one)}".rstrip()
+        yield from block("schema_hints", list(_hints([one for one in columns if one.name])))
     else:
-        yield from (f"#   {one.name} {one.type}" for one in columns)
+        yield from (f"#   {short(f'{one.name} {one.type}', 200)}" for one in columns)
     times = [one.name for one in columns if one.type in ("timestamp", "date") and one.name != "event_timestamp"]
     if times and look.records and "columns" not in keys:
-        yield f"# columns: {{timestamp: {_flow(times[0])}}}     # makes it `event_timestamp`, and `event_date` of it"
+        first = flow(literal(times[0]))
+        yield f"# columns: {{timestamp: {first}}}     # makes it `event_timestamp`, and `event_date` of it"
+
+
+def _hints(columns: Sequence[SampleColumn]) -> Iterator[str]:
+    width = max((len(_hint(one)) for one in columns), default=0) + 1
+    for number, one in enumerate(columns, start=1):
+        text = _hint(one) + ("," if number < len(columns) else "")
+        yield f"{text:<{width}}  -- {_examples(one)}".rstrip()
 
 
 def _described(look: Look) -> Iterator[str]:
@@ -113,7 +111,7 @@ def _described(look: Look) -> Iterator[str]:
     else:
         yield f"# The types of the first {look.records} records:"
     if look.rejected:
-        example = _short(look.rejected[0], 60)
+        example = short(look.rejected[0], 60)
         yield f"# {len(look.rejected)} of them can't be ingested, and will be dead letters: {example}"
 
 
@@ -132,15 +130,11 @@ def _takes_hints(look: Look) -> bool:
 
 
 def _hint(column: SampleColumn) -> str:
-    return f"{_quoted(column.name)} {column.type}"
-
-
-def _quoted(name: str) -> str:
-    return name if _NAME.fullmatch(name) else backticked(name)
+    return f"{quoted(column.name)} {column.type}"
 
 
 def _examples(column: SampleColumn) -> str:
-    shown = list(dict.fromkeys(_short(_as_text(value), LONGEST) for value in column.values if not _is_nested(value)))
+    shown = list(dict.fromkeys(short(as_text(value), LONGEST) for value in column.values if not _is_nested(value)))
     return ", ".join(shown[:EXAMPLES]) + _mostly_numbers(column)
 
 
@@ -178,10 +172,10 @@ def _topic(look: Look, source: str, columns: Sequence[SampleColumn]) -> Iterator
     yield f"from: {source}"
     for key, value in look.source.topic.items():
         if key != "name":
-            yield f"{key}: {_flow(value)}"
+            yield f"{key}: {flow(value)}"
     named = next((one.name for one in columns if _IDENTIFIER.search(one.name) and _are_unique(one)), None)
     if named is not None and not look.source.tables:
-        yield f"# deduplicate_by: {_flow(named)}     # a record that comes twice would be there once"
+        yield f"# deduplicate_by: {flow(literal(named))}     # a record that comes twice would be there once"
     yield "# retain: {versions: 30d}     # how long old versions can be read; for ever if unset"
 
 
@@ -202,15 +196,15 @@ def _view(look: Look, columns: Sequence[SampleColumn]) -> tuple[str, list[str]]:
     time = None if any(one.name == "event_timestamp" for one in times) else next(iter(times), None)
     group, shown = "event_date", "event_date"
     if by is not None:
-        group = shown = _quoted(by.name)
+        group = shown = quoted(by.name)
     elif time is not None:  # `event_date` would be the day of the first run
-        group = f"CAST({_quoted(time.name)} AS DATE)"
+        group = f"CAST({quoted(time.name)} AS DATE)"
         shown = f"{group} AS day"
     chosen = [shown, "count(*) AS records"]
     if sums:
         best = max(sums, key=lambda one: one.type.startswith("decimal"))
         name = best.name if "total" in best.name.lower() else f"total {best.name}"
-        chosen.append(f"sum({_quoted(best.name)}) AS {slug(name)}")
+        chosen.append(f"sum({quoted(best.name)}) AS {slug(name)}")
     name = slug(f"{look.topic} by {'day' if by is None else by.name}")
     return name, [f"SELECT {', '.join(chosen)}", f"FROM topic('{look.topic}')", f"GROUP BY {group}"]
 
@@ -272,32 +266,5 @@ def _indented(by: int, lines: Sequence[str] | Iterator[str]) -> list[str]:
     return [" " * by + line for line in lines]
 
 
-def _flow(value: Any) -> str:
-    """A value as YAML has it on one line."""
-    plain = dict(value) if isinstance(value, Mapping) else value
-    inside = isinstance(plain, (dict, list))
-    text = yaml.safe_dump(
-        [plain] if inside else {"": plain},
-        default_flow_style=inside,
-        width=10_000,
-        allow_unicode=True,
-        sort_keys=False,
-    )
-    return text.strip()[1:-1] if inside else text.partition(": ")[2].strip()
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat(sep=" ")
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, (date, Decimal, str, int, float)) else "…"
-
-
 def _is_nested(value: Any) -> bool:
     return isinstance(value, (tuple, list, dict, bytes, bytearray))
-
-
-def _short(text: str, length: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= length else f"{line[: length - 1]}…"

@@ -14,6 +14,7 @@ from headwater.core.model import Kind
 from headwater.core.spec import Topic
 from headwater.ingest.detection import Detection
 from headwater.ingest.pipeline import Pipeline
+from headwater.operations.scaffold.texts import quoted
 from headwater.project.definition import ProjectDefinition
 from headwater.project.load.build import build
 from headwater.project.load.tree import from_python
@@ -123,8 +124,22 @@ def _detected(found: Discovered, reader: Reader, some: Any, topic: Any, project:
     events = [row[0] for row in decoder.decode(some, schema).select(EVENT).collect()]
     whole = [event for event in events if event is not None]
     columns = [
-        SampleColumn(f.name, f.dataType.simpleString(), [event[f.name] for event in whole if event[f.name] is not None])
+        SampleColumn(f.name, _type_text(f.dataType), [event[f.name] for event in whole if event[f.name] is not None])
         for f in schema.fields
     ]
     bad = pipeline.rejected(some, decoder, schema).collect()
     return Look(found, columns, len(events), [str(row[2]) for row in bad], has_types=not decoder.textual)
+
+
+def _type_text(data_type: Any) -> str:
+    """A type as hints have it: names inside of it quoted where they have to be."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(data_type, StructType):
+        inner = ",".join(f"{quoted(f.name)}:{_type_text(f.dataType)}" for f in data_type.fields)
+        return f"struct<{inner}>"
+    if isinstance(data_type, ArrayType):
+        return f"array<{_type_text(data_type.elementType)}>"
+    if isinstance(data_type, MapType):
+        return f"map<{_type_text(data_type.keyType)},{_type_text(data_type.valueType)}>"
+    return str(data_type.simpleString())

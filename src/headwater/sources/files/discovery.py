@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import os
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 
 from headwater.core.errors import Code, UsageError, nearest
@@ -98,18 +101,31 @@ def _head(file: Path) -> bytes:
         return b""
 
 
-def _options(kind: str, head: bytes) -> Mapping[str, str]:
-    found: dict[str, str] = {}
+def _options(kind: str, head: bytes) -> Mapping[str, object]:
+    found: dict[str, object] = {}
     if kind not in ("csv", "json", "text"):
         return found
     encoding = _encoding(head)
     if encoding != UTF8:
         found["encoding"] = encoding
     if kind == "csv":
-        separator = _separator(head.decode(encoding, "replace"))
+        text = head.decode(encoding, "replace")
+        separator = _separator(text)
         if separator not in (None, ","):
             found["sep"] = str(separator)
+        if _has_quoted_lines(text, separator or ",", whole=len(head) < HEAD):
+            found["multiLine"] = True
     return found
+
+
+def _has_quoted_lines(text: str, separator: str, *, whole: bool) -> bool:
+    """Whether a quoted value has a line feed, and its row is as wide as the first: a lone quote would take in a lot."""
+    rows: list[list[str]] = []
+    with suppress(csv.Error):  # cut off, or not written like that: what was read until then tells
+        rows.extend(csv.reader(StringIO(text, newline=""), delimiter=separator, strict=True))
+    shown = rows if whole else rows[:-1]
+    broken = [row for row in shown if any("\n" in value or "\r" in value for value in row)]
+    return bool(broken) and all(len(row) == len(shown[0]) for row in broken)
 
 
 def _encoding(head: bytes) -> str:
