@@ -191,7 +191,11 @@ with Lake.open(sys.argv[1]) as lake:
 
 @pytest.mark.parametrize(
     ("format", "pattern"),
-    [("parquet", "_staging-*/part-*"), ("parquet", "_staging-*/_moves.json"), ("delta", "_delta_log/*1.json")],
+    [
+        ("parquet", "_staging-*/part-*"),
+        pytest.param("parquet", "_staging-*/_moves.json", marks=pytest.mark.full),
+        pytest.param("delta", "_delta_log/*1.json", marks=pytest.mark.full),
+    ],
 )
 def test_a_stream_that_is_killed_goes_on_exactly_once(
     spark: SparkSession, tmp_path: Path, format: str, pattern: str
