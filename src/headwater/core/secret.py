@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
+from urllib.parse import unquote
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 MASK = "****"
+BARE_SIGN = "has a password with an `@`, `/`, `?` or `#` in it, which ends the password there: the rest would be shown"
+ENCODE = "write @ as %40, / as %2F, ? as %3F and # as %23 in the password"
 _LOGIN = re.compile(r"(?<=://)[^/?#]*@")
+_PARAMETER = re.compile(r"(?<=[?&;])([^=&;?#\s]+)=([^&;#\s]*)")
+_PASSWORD = re.compile(r"://[^:/@\s]*:([^@\s]*)@|password\s*=\s*('[^']*'|[^\s&;#]+)", re.IGNORECASE)
+_PORTS = re.compile(r"(\[[^\]]*\]|[^:,]*)(:\d*)?(,(\[[^\]]*\]|[^:,]*)(:\d*)?)*")
 
 _SECRET_KEY = re.compile(
     r"passw(or)?d|passphrase|secret|token|credential|(access|account|api|private|shared)[._-]?key|jaas",
@@ -85,5 +91,31 @@ def masked(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def address_without_login(address: str) -> str:
-    """An address as it may be shown: `kafka://****@broker:9092/clicks`."""
-    return _LOGIN.sub(f"{MASK}@", address)
+    """An address as it may be shown: `kafka://****@broker:9092/clicks`, `postgresql://****@host/db?password=****`."""
+    return _PARAMETER.sub(
+        lambda one: f"{one[1]}={MASK}" if is_secret_key(unquote(one[1])) else one[0], _LOGIN.sub(f"{MASK}@", address)
+    )
+
+
+def hidden(text: str, address: Secret) -> str:
+    """What another program says, without the address or a password in it: some repeat what they can't parse."""
+    whole = address.reveal()
+    shown = text.replace(whole, MASK) if whole else text
+    shown = re.sub(r"(://[^:/@\s]*:)[^@\s]*@", rf"\1{MASK}@", shown)
+    found = {part.strip("'") for parts in _PASSWORD.findall(whole) for part in parts}
+    found |= {value for key, value in _PARAMETER.findall(whole) if is_secret_key(unquote(key))}
+    for one in sorted({*found, *map(unquote, found)}, key=len, reverse=True):
+        if len(one) > 2:
+            shown = shown.replace(one, MASK)
+    return shown
+
+
+def has_bare_sign(address: str) -> bool:
+    """Whether a login holds an `@`, `/`, `?` or `#` as it is: a part of the password would be taken for the host."""
+    begin, scheme, rest = address.partition("://")
+    if not scheme or " " in begin:
+        return False
+    served = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    if "@" in served:
+        return served.count("@") > 1
+    return "@" in re.split(r"[?]", rest, maxsplit=1)[0] or ("@" in rest and not _PORTS.fullmatch(served))

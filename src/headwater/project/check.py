@@ -9,6 +9,7 @@ from typing import Any
 
 from headwater.core.errors import Code, Problem, UsageError, Where, did_you_mean
 from headwater.core.model import Kind
+from headwater.core.secret import BARE_SIGN, ENCODE, Secret, has_bare_sign
 from headwater.core.spec import Export, Topic
 from headwater.formats.registry import FORMATS
 from headwater.project.capabilities import capability_problems
@@ -42,6 +43,7 @@ def check_project(project: ProjectDefinition, broken: Mapping[str, Collection[st
         *graph.problems,
         *cycle_problems(project, graph),
         *_setting_problems(project),
+        *_address_problems(project),
         *_source_problems(project),
         *_topic_problems(project, {*project.sources, *more.get("sources", ())}),
         *function_problems(project.functions, list(project.topics.values()), project.root),
@@ -105,6 +107,16 @@ def _setting_problems(project: ProjectDefinition) -> Iterator[Problem]:
         message = f"a warehouse can't be at {scheme[1]}://"
         hint = "it is a local folder, s3://, abfss://, gs:// or hdfs://"
         yield Problem(Code.INVALID_VALUE, message, project.where("warehouse"), hint)
+
+
+def _address_problems(project: ProjectDefinition) -> Iterator[Problem]:
+    """Passwords whose end would be taken for a host, and shown as one."""
+    addresses: dict[str, object] = {"state": project.settings.state}
+    addresses |= {f"sources.{name}.dsn": getattr(source, "dsn", None) for name, source in project.sources.items()}
+    for path, address in addresses.items():
+        if isinstance(address, Secret) and has_bare_sign(address.reveal()):
+            key = path.rpartition(".")[2]
+            yield Problem(Code.INVALID_VALUE, f"`{key}` {BARE_SIGN}", project.where(path), ENCODE)
 
 
 def _source_problems(project: ProjectDefinition) -> Iterator[Problem]:

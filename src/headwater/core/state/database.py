@@ -16,10 +16,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError, SQLAlchemyError
 
 from headwater.core.disk_errors import hint_for, room, tells_full, tells_passing
-from headwater.core.errors import Code, TerminalError, TransientError
+from headwater.core.errors import Code, TerminalError, TransientError, UsageError
 from headwater.core.extras import require_extra
 from headwater.core.model import Kind
 from headwater.core.private_files import create_private
+from headwater.core.secret import BARE_SIGN, ENCODE, Secret, address_without_login, has_bare_sign, hidden
 from headwater.core.state.dump import Dump, dump, load
 from headwater.core.state.export_jobs import RUNNING, STOPPING, ExportJob, job_of, row_of
 from headwater.core.state.history import (
@@ -163,9 +164,12 @@ class StateDatabase:
     """Small and transactional; SQLite next to the project, or a database that several machines share."""
 
     def __init__(self, url: str) -> None:
+        self._url = Secret(url)
         self._shared = not url.startswith("sqlite")
         if self._shared:
             require_extra("postgres", "psycopg")
+            if has_bare_sign(url):
+                raise UsageError(Code.INVALID_VALUE, f"`state` {BARE_SIGN}", hint=ENCODE)
             self._engine = sa.create_engine(_with_driver(url), pool_pre_ping=True)
         else:
             with suppress(OSError):  # SQLite says itself why it can't be made
@@ -435,7 +439,9 @@ class StateDatabase:
             yield
         except SQLAlchemyError as error:
             cause = str(getattr(error, "orig", None) or error).splitlines()[0]
-            where = self._engine.url.render_as_string(hide_password=True)
+            where = address_without_login(self._url.reveal())
+            if self._shared:
+                cause = hidden(cause, self._url)
             message = f"can't {verb} the state database {where}: {cause}"
             away = isinstance(error, (OperationalError, InterfaceError)) and (self._shared or _AWAY.search(cause))
             if not self._shared and tells_passing(cause):

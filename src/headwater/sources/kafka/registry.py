@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from headwater.core.errors import Code, HeadwaterError, TransientError, UsageError, Where
-from headwater.core.secret import Secret
+from headwater.core.secret import Secret, address_without_login
 from headwater.core.storage import Files
 
 ANSWER_SECONDS = 10
@@ -87,7 +87,8 @@ class SchemaRegistry:
             if inner is None:
                 raise TransientError(
                     Code.SOURCE_UNAVAILABLE,
-                    f"the schema registry {self.address} has no {path}, which another schema refers to",
+                    f"the schema registry {address_without_login(self.address)} has no {path}, which another schema"
+                    " refers to",
                     where=self._where,
                 )
             self._collect(inner, kind, found)
@@ -123,7 +124,7 @@ class SchemaRegistry:
 
     def failure(self, what: str, *, refused: bool = False) -> HeadwaterError:
         """An error that says what the registry has done."""
-        message = f"the schema registry {self.address} {what}"
+        message = f"the schema registry {address_without_login(self.address)} {what}"
         if refused:
             hint = "check `schema_registry_auth`"
             return UsageError(Code.SOURCE_UNAVAILABLE, message, where=self._where, hint=hint)

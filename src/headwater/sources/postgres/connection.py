@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from headwater.core.errors import Code, HeadwaterError, TransientError, UsageError, Where
 from headwater.core.extras import require_extra
-from headwater.core.secret import MASK, Secret
+from headwater.core.secret import BARE_SIGN, ENCODE, Secret, has_bare_sign, hidden
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -59,12 +59,14 @@ def parameters(dsn: Secret, *, where: Where) -> dict[str, str]:
     conninfo = require_extra("postgres", "psycopg.conninfo")
     pq = require_extra("postgres", "psycopg.pq")
     psycopg = require_extra("postgres", "psycopg")
+    if has_bare_sign(dsn.reveal()):
+        raise UsageError(Code.INVALID_VALUE, f"`dsn` {BARE_SIGN}", where=where, hint=ENCODE)
     try:
         given = conninfo.conninfo_to_dict(dsn.reveal())
     except psycopg.Error as error:
         raise UsageError(
             Code.INVALID_VALUE,
-            f"`dsn` is no address of a Postgres database: {_hidden(str(error), dsn).strip()}",
+            f"`dsn` is no address of a Postgres database: {hidden(str(error), dsn).strip()}",
             where=where,
             hint="write postgresql://user:password@host:5432/database?sslmode=require;"
             " what is not a letter or digit in a password has to be percent-encoded",
@@ -172,14 +174,14 @@ def translating(dsn: Secret, *, where: Where) -> Iterator[None]:
 
 def translated(error: BaseException, *, dsn: Secret, where: Where) -> HeadwaterError:
     """What psycopg raised, as an error of ours: what may go away is transient, a right that lacks is said."""
-    told = " ".join(line.strip() for line in _hidden(str(error), dsn).splitlines() if line.strip())
+    told = " ".join(line.strip() for line in hidden(str(error), dsn).splitlines() if line.strip())
     told = told.removeprefix("connection failed: ")
     state = getattr(error, "sqlstate", None)
     if isinstance(error, HeadwaterError):
         return error
     if state is None:
         return _not_connected(told, dsn, where)
-    said = _hidden(getattr(error.diag, "message_primary", None) or told, dsn)  # type: ignore[attr-defined]
+    said = hidden(getattr(error.diag, "message_primary", None) or told, dsn)  # type: ignore[attr-defined]
     if state.startswith(_DENIED):
         return UsageError(
             Code.SOURCE_DENIED,
@@ -218,16 +220,6 @@ def _not_connected(told: str, dsn: Secret, where: Where) -> HeadwaterError:
     if _TLS_TEXT.search(told):
         hint = "check `sslmode`, `sslrootcert`, `sslcert` and `sslkey` in `dsn`"
     return TransientError(Code.SOURCE_UNAVAILABLE, f"{at} can't be reached: {told}", where=where, hint=hint)
-
-
-def _hidden(text: str, dsn: Secret) -> str:
-    """The text without the address or a password in it: libpq repeats what it can't parse."""
-    shown = text.replace(dsn.reveal(), MASK) if dsn else text
-    shown = re.sub(r"(://[^:/@\s]*:)[^@\s]*@", rf"\1{MASK}@", shown)
-    passwords = re.findall(r"://[^:/@\s]*:([^@\s]*)@|password\s*=\s*('[^']*'|\S+)", dsn.reveal())
-    for one in {part for found in passwords for part in found if len(part) > 2}:
-        shown = shown.replace(one.strip("'"), MASK)
-    return shown
 
 
 def _bracketed(host: str) -> str:

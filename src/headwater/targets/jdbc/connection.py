@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headwater.core.errors import Code, HeadwaterError, TerminalError, TransientError, UsageError
-from headwater.core.secret import MASK
+from headwater.core.secret import MASK, hidden
 from headwater.spark.internals import java, java_type
 from headwater.targets.jdbc.address import JdbcAddress
 
@@ -170,10 +170,10 @@ class JdbcConnection:
         return TerminalError(Code.EXPORT_REFUSED, f"the database refuses: {said}", where=where)
 
     def _hidden(self, text: str) -> str:
-        for secret in (self._address.database.password, self._address.database.url):
-            if secret:
-                text = text.replace(secret.reveal(), MASK)
-        return text
+        password = self._address.database.password
+        if password:
+            text = text.replace(password.reveal(), MASK)
+        return hidden(text, self._address.database.url)
 
 
 def _causes(error: Exception) -> Iterator[Any]:
