@@ -17,6 +17,7 @@ from headwater.core.model import DELETED, Kind, Version
 from headwater.core.spec import Layout
 from headwater.exports.interop.sync import SyncResult
 from headwater.formats.spark_table import SparkTable
+from headwater.schema.types import parse_ddl
 from headwater.warehouse import Warehouse
 
 SCHEMA = (
@@ -45,7 +46,7 @@ class Lab:
             encoding="utf-8",
         )
         lab = Lab(root, Lake.open(root), format)
-        columns = StructType.fromDDL(schema)
+        columns = parse_ddl(lab.warehouse.spark, schema)
         lab.table.create(columns, Layout(partition_by=tuple(partition_by), options=options or {}))
         lab.warehouse.remember(Kind.TOPIC, "t")
         return lab
@@ -76,7 +77,7 @@ class Lab:
         return self.table.upsert(new.unionByName(old), ["id"])
 
     def add_column(self, ddl: str) -> None:
-        self.table.evolve(StructType([*self.table.schema().fields, *StructType.fromDDL(ddl).fields]))
+        self.table.evolve(StructType([*self.table.schema().fields, *parse_ddl(self.warehouse.spark, ddl).fields]))
 
     def sync(self, to: str, **how: bool) -> SyncResult:
         [done] = self.lake.sync_interop("t", [to], **how)
