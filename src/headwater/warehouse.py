@@ -26,6 +26,7 @@ from headwater.formats.lookup import TableLookup
 from headwater.formats.registry import FORMATS, SYSTEM_FORMAT
 from headwater.project.definition import ProjectDefinition
 from headwater.project.fingerprint import fingerprint as fingerprint
+from headwater.project.fingerprint import source_text
 from headwater.recovery.reconciliation import reconcile, require_lake, require_readable
 from headwater.sources.table.config import TableSource
 from headwater.spark.internals import gateway_of
@@ -356,6 +357,7 @@ class Warehouse:
         record = RelationRecord(
             kind, name, self.format(kind, name).name, address.path, address.table,
             hidden=hidden, definition=fingerprint(definition), shown=shown, made_from=definition.model_dump_json(),
+            source=source_text(self.project, definition) if isinstance(definition, Topic) else None,
         )  # fmt: skip
         self.state.put(record if known is None else replace(record, created_at=known.created_at))
 

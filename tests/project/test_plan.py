@@ -16,6 +16,7 @@ from headwater.core.spec import RelationSpec as RelationSpec
 from headwater.core.spec import Table, Topic, View
 from headwater.core.state import LeaseRecord, RelationRecord
 from headwater.formats.registry import FORMATS
+from headwater.operations.plan import prepare
 from headwater.runner.holders import Holder
 from headwater.runner.leases import Lease
 from headwater.runner.setups.setup import flow_names
@@ -159,6 +160,56 @@ def test_each_kind_of_change(tmp_path: Path, old: str, new: str, relation: str, 
     assert found[relation]["action"] == action
     assert why in "; ".join(map(str, found[relation]["why"])), found  # type: ignore[call-overload]
     assert found[relation]["needs_apply"] == (action == "rebuild" and not relation.startswith("views."))
+
+
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        ("path: ./elsewhere", "source.path: ./landing → ./elsewhere (from the next step on"),
+        ("path: ./landing, file_format: csv", "source.file_format: json → csv (from the next step on"),
+        (
+            'path: ./landing, schema: "id int, n int, day int"',
+            "source.schema: none → id int, n int, day int (",
+        ),
+        ("path: ./landing, description: x", "source.description:  → x (nothing has to be done)"),
+    ],
+)
+def test_a_changed_source_is_shown_at_each_of_its_topics(tmp_path: Path, new: str, told: str) -> None:
+    lake = Planning(tmp_path)
+    found = lake.after("path: ./landing", new)
+    assert {name: (one["action"], one["needs_apply"]) for name, one in found.items()} == {
+        "topics.log": ("change", False),
+        "topics.more": ("change", False),
+    }
+    for name, one in found.items():
+        assert told in json.dumps(one["why"], ensure_ascii=False), one["why"]
+        assert ("its positions stay: what was read is not" in json.dumps(one["why"])) == ("description" not in new)
+        assert (f"headwater flow rebuild {name} --yes" in json.dumps(one["why"])) == ("description" not in new)
+    with Lake.open(tmp_path) as opened:
+        prepare(opened._warehouse, ["topics.log", "topics.more"], apply=False)
+    assert lake.plan() == {}, "the next run takes it up"
+
+
+def test_no_secret_of_a_source_is_kept_in_the_state(tmp_path: Path) -> None:
+    source = (
+        "{type: kafka, brokers: 'a:1', topic: x, options: {kafka.sasl.password: hunter2, kafka.a: 'b://u:hunter2@c'}}"
+    )
+    text = f"name: x\nsources: {{bus: {source}}}\ntopics: {{log: {{from: bus}}}}\n"
+    (tmp_path / "headwater.yml").write_text(text, encoding="utf-8")
+    with Lake.open(tmp_path) as lake:
+        lake._warehouse.remember(Kind.TOPIC, "log")
+        (record,) = lake._warehouse.state.relations()
+    assert record.source is not None and '"brokers": "a:1"' in record.source and "hunter2" not in record.source
+
+
+def test_the_source_of_a_lake_of_an_earlier_release_is_noted_by_the_next_run(tmp_path: Path) -> None:
+    lake = Planning(tmp_path)
+    with Lake.open(tmp_path) as opened:
+        warehouse = opened._warehouse
+        for record in warehouse.state.relations():
+            warehouse.state.put(replace(record, source=None))
+        prepare(warehouse, ["topics.log"], apply=False)
+    assert list(lake.after("path: ./landing", "path: ./elsewhere")) == ["topics.log"]
 
 
 @pytest.mark.parametrize("format", [name for name in FORMATS.names() if name != "parquet"])

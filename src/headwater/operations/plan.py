@@ -81,6 +81,7 @@ def planned(warehouse: Warehouse) -> list[PlannedAction]:
                 *(_until_reload(one) if beside_a_runner else ()),
                 *_redone(warehouse, one),
                 *_remapped(warehouse, one),
+                *_read_again(one),
                 *_followed(warehouse, one),
             ),
             reads=tuple(_readings(warehouse, one.reads)),
@@ -184,6 +185,14 @@ def _remapped(warehouse: Warehouse, step: PlannedChange) -> list[str]:
     return [f"headwater flow rebuild {step.name} --yes would make all rows by it, of what the source still gives"]
 
 
+def _read_again(step: PlannedChange) -> list[str]:
+    """What becomes of the rows that a changed source has given."""
+    if not step.reads_otherwise or step.action is not Action.CHANGE:
+        return []
+    rebuild = f"headwater flow rebuild {step.name} --yes would make all rows by it, of what the source still gives"
+    return [f"its positions stay: what was read is not read again, and a column keeps its type; {rebuild}"]
+
+
 def _followed(warehouse: Warehouse, step: PlannedChange) -> list[str]:
     """What else gets other rows when a relation is rebuilt."""
     if step.action is not Action.REBUILD:
@@ -281,7 +290,8 @@ def _note_unknown(warehouse: Warehouse, flows: Collection[str]) -> None:
     for kind in (Kind.TOPIC, Kind.TABLE):
         for record in warehouse.state.relations(kind):
             known = record.name in warehouse.project.relations(kind) and flow_name(record.name, kind) in flows
-            if known and record.made_from is None and record.origin == "project":
+            told = record.made_from is not None and (kind is not Kind.TOPIC or record.source is not None)
+            if known and not told and record.origin == "project":
                 warehouse.remember(kind, record.name, hidden=record.hidden, shown=record.shown)
 
 

@@ -11,12 +11,13 @@ from typing import Any
 from headwater.core.errors import Code, UsageError
 from headwater.core.model import Kind
 from headwater.core.record import Record
-from headwater.core.spec import RelationSpec
+from headwater.core.spec import RelationSpec, Topic
 from headwater.core.state import RelationRecord
 from headwater.formats.base import Capability, Format
 from headwater.formats.registry import FORMATS
 from headwater.project.columns import declared_types
 from headwater.project.definition import ProjectDefinition
+from headwater.project.fingerprint import source_changes
 from headwater.project.forward import goes_on
 from headwater.project.graph import Name, graph_of
 from headwater.project.transforms import streaming_tables
@@ -92,6 +93,11 @@ class PlannedChange:
         return self.name.kind is Kind.TOPIC and self.action is Action.CHANGE and bool(keys & _BY_REMAP)
 
     @property
+    def reads_otherwise(self) -> bool:
+        """Whether a topic's source is another one from now on, or is read in another way."""
+        return any(one.key.startswith("source.") and one.effect is not Effect.NOTE for one in self.differences)
+
+    @property
     def remade(self) -> bool:
         """Whether the table itself has to go, not its rows alone."""
         return any(one.effect is Effect.REMAKE for one in self.differences)
@@ -117,6 +123,7 @@ _EFFECTS: Mapping[str, Effect] = {
     "options": Effect.LAYOUT,
 }
 """By key; any other one is taken up by the next step."""
+_NOTED = frozenset(key for key, effect in _EFFECTS.items() if effect is Effect.NOTE)
 _BY_REMAP = frozenset({"include_events", "exclude_events", "filter", "mappers", "schema", "deduplicate_by"})
 """Keys of a topic by which a remap makes its rows again."""
 _APPLY: Mapping[str, Effect] = {"tombstones": Effect.FORWARD, "delete_when": Effect.REFILL}
@@ -208,6 +215,9 @@ def _differences(
         else:
             effect, because = _effect(project, name, key, record.format, old, new)
             yield Difference(key, old, new, effect, because)
+    if isinstance(definition, Topic) and before.get("from") == after["from"]:
+        for key, old, new in source_changes(project, definition, record.source):
+            yield Difference(f"source.{key}", old, new, Effect.NOTE if key in _NOTED else Effect.FORWARD)
 
 
 def _apply_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[Difference]:

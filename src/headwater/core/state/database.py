@@ -67,6 +67,7 @@ _relations = sa.Table(
     sa.Column("shown", sa.String),
     sa.Column("statement", sa.String),
     sa.Column("made_from", sa.String),
+    sa.Column("source", sa.String),
 )
 
 _lake = sa.Table(
@@ -197,6 +198,7 @@ class StateDatabase:
                     shown=record.shown,
                     statement=record.statement,
                     made_from=record.made_from,
+                    source=record.source,
                 )
             )
             _put_revision(connection, revision)

@@ -36,6 +36,8 @@ class RelationRecord:
     """The definition as JSON, of one that was made by a statement (`origin` is `statement`)."""
     made_from: str | None = None
     """The project's definition that it was last kept by, as JSON; None: of a release that did not say."""
+    source: str | None = None
+    """Of a topic: the definition of its source then, as JSON without secrets; None: of a release that did not say."""
 
 
 STORED = "headwater_stored"
@@ -114,7 +116,7 @@ class HoldRecord:
 
 COLUMNS = (
     "kind", "name", "format", "path", "catalog_table", "hidden", "origin", "definition", "created_at", "shown",
-    "statement", "made_from",
+    "statement", "made_from", "source",
 )  # fmt: skip
 """Of the table `relations`."""
 
@@ -134,6 +136,7 @@ def record_of(row: Mapping[str, Any]) -> RelationRecord:
         shown=row["shown"],
         statement=row["statement"],
         made_from=row["made_from"],
+        source=row["source"],
     )
 
 
