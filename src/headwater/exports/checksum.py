@@ -12,18 +12,15 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
-from pyspark.util import InheritableThread
 
 from headwater.exports.row_hashes import SEED, Hashes, hash_array, hash_int, hash_long
 from headwater.schema.types import has_map
-from headwater.spark.frames import column
+from headwater.spark.frames import column, observed
 from headwater.targets.base import Checksum
 
-_PATIENCE = 30.0
-"""Seconds after which the rows are rather read again."""
 _BITS = 24
 _PIECE = 16_384
 """Rows of a column that are hashed at a time."""
@@ -38,18 +35,8 @@ def measure(rows: DataFrame) -> Checksum:
 
 def measured_on_the_way(rows: DataFrame) -> tuple[DataFrame, Callable[[], Checksum]]:
     """The same rows, summed up by the job that writes them; the result may be asked for once that is done."""
-    seen = Observation()
-    told: list[Checksum] = []
-
-    def result() -> Checksum:
-        # Spark tells it a moment after the job's end, to whoever listens; nobody should wait for ever.
-        waiting = InheritableThread(target=lambda: told.append(_checksum(seen.get)))
-        waiting.daemon = True
-        waiting.start()
-        waiting.join(_PATIENCE)
-        return told[0] if told else measure(rows)
-
-    return rows.observe(seen, *_sums(rows)), result
+    rows, result = observed(rows, _sums(rows))
+    return rows, lambda: _checksum(result())
 
 
 def measure_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Checksum:

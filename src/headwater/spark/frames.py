@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.util import InheritableThread
 
 from headwater.core.model import WEIGHT
 from headwater.core.quotes import backticked
 from headwater.schema.types import has_map
+
+_PATIENCE = 30.0
+"""Seconds after which the rows are rather read again."""
 
 
 def column(name: str) -> Column:
@@ -77,3 +82,22 @@ def persisted(frame: DataFrame) -> Iterator[DataFrame]:
         yield frame
     finally:
         frame.unpersist()
+
+
+def observed(rows: DataFrame, sums: Sequence[Column]) -> tuple[DataFrame, Callable[[], dict[str, Any]]]:
+    """The same rows, summed up by the job that reads them; the result may be asked for once that is done.
+
+    Only for a job that reads each row once: one that takes samples first would count those too.
+    """
+    observation = Observation()
+    values: list[dict[str, Any]] = []
+
+    def result() -> dict[str, Any]:
+        # Spark tells it a moment after the job's end, to whoever listens; nobody should wait for ever.
+        waiting = InheritableThread(target=lambda: values.append(observation.get))
+        waiting.daemon = True
+        waiting.start()
+        waiting.join(_PATIENCE)
+        return values[0] if values else rows.agg(*sums).collect()[0].asDict()
+
+    return rows.observe(observation, *sums), result

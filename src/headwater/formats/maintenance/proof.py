@@ -10,21 +10,18 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
-from pyspark.util import InheritableThread
 
 from headwater.core.errors import Code, IntegrityError
 from headwater.core.model import DataFile
 from headwater.formats.base import Address
-from headwater.spark.frames import column
+from headwater.spark.frames import column, observed
 
 PROOF = "headwater.proof"
 """The key of a commit's own notes that holds its proof."""
 
-_PATIENCE = 30.0
-"""Seconds after which the rows are rather read again."""
 _BITS = 24
 _JSON = {
     "ignoreNullFields": "false",
@@ -64,18 +61,8 @@ def measured_on_the_way(rows: DataFrame) -> tuple[DataFrame, Callable[[], Proof]
 
     Only for a job that reads each row once: one that takes samples first would count those too.
     """
-    seen = Observation()
-    told: list[Proof] = []
-
-    def result() -> Proof:
-        # Spark tells it a moment after the job's end, to whoever listens; nobody should wait for ever.
-        waiting = InheritableThread(target=lambda: told.append(_proof(seen.get)))
-        waiting.daemon = True
-        waiting.start()
-        waiting.join(_PATIENCE)
-        return told[0] if told else measure(rows)
-
-    return rows.observe(seen, *_sums(rows)), result
+    rows, result = observed(rows, _sums(rows))
+    return rows, lambda: _proof(result())
 
 
 def summed(proofs: Sequence[Proof]) -> Proof:

@@ -176,7 +176,7 @@ def _topic(look: Look, source: str, columns: Sequence[SampleColumn]) -> Iterator
     named = next((one.name for one in columns if _IDENTIFIER.search(one.name) and _are_unique(one)), None)
     if named is not None and not look.source.tables:
         yield f"# deduplicate_by: {flow(literal(named))}     # a record that comes twice would be there once"
-    yield "# retain: {versions: 30d}     # how long old versions can be read; for ever if unset"
+    yield "# retain: {rows: 90d}         # how long rows stay; for ever if unset"
 
 
 def _are_unique(column: SampleColumn) -> bool:
