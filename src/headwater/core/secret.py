@@ -102,9 +102,9 @@ def hidden(text: str, address: Secret) -> str:
     whole = address.reveal()
     shown = text.replace(whole, MASK) if whole else text
     shown = re.sub(r"(://[^:/@\s]*:)[^@\s]*@", rf"\1{MASK}@", shown)
-    found = {part.strip("'") for parts in _PASSWORD.findall(whole) for part in parts}
-    found |= {value for key, value in _PARAMETER.findall(whole) if is_secret_key(unquote(key))}
-    for one in sorted({*found, *map(unquote, found)}, key=len, reverse=True):
+    secrets = {part.strip("'") for parts in _PASSWORD.findall(whole) for part in parts}
+    secrets |= {value for key, value in _PARAMETER.findall(whole) if is_secret_key(unquote(key))}
+    for one in sorted({*secrets, *map(unquote, secrets)}, key=len, reverse=True):
         if len(one) > 2:
             shown = shown.replace(one, MASK)
     return shown

@@ -147,6 +147,8 @@ class Format:
     """(context, 'topics', 'orders') → where that table lies by default."""
     spark: Callable[[SparkSession, Address, LakeContext], SparkTable]
     native: Callable[[Address, LakeContext], NativeTable] | None = None
+    library: str | None = None
+    """The Python package, not ours, that reads its tables without a JVM: exports are read back by it."""
     lookups: frozenset[Lookup] = frozenset()
     """What its native reader tells exactly as Spark does; for the others commands start Spark."""
     merge_on_read: Mapping[str, str] = field(default_factory=dict)

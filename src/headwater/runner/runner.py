@@ -186,13 +186,13 @@ class Runner:
         self, suspects: Suspects, reports: Sequence[FlowReport], ending: Ending, restarts: Restarts
     ) -> bool:
         """Give up those flows alone that have ended Spark, if it can be told and there are others."""
-        found = suspects.give_up(ending)
-        others = [one for one in reports if one.flow not in found and not suspects.is_given_up(one)]
-        if not found or not others:
+        errors = suspects.give_up(ending)
+        others = [one for one in reports if one.flow not in errors and not suspects.is_given_up(one)]
+        if not errors or not others:
             return False
         for report in reports:
-            if report.flow in found:
-                report.state, report.error = FlowState.FAILED, found[report.flow]
+            if report.flow in errors:
+                report.state, report.error = FlowState.FAILED, errors[report.flow]
         return restarts.allow_again()
 
     def _goes_on(self, worker: Worker, heartbeat: Heartbeat) -> bool:

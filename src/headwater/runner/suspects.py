@@ -29,20 +29,20 @@ class Suspects:
         """Spark has ended under these, at that time."""
         given_up = {worker.setup.flow for worker in workers if self.is_given_up(worker.report)}
         self._given_up = {flow: error for flow, error in self._given_up.items() if flow in given_up}
-        found = {}
+        ends_by_flow = {}
         for worker in workers:
             flow, steps = worker.setup.flow, worker.report.steps
             if worker.was_in_step(at):
                 before, ends = self._ends.get(flow, (steps, 0))
-                found[flow] = (steps, ends + 1 if before == steps else 1)
-        self._ends, self._turn = found, Lock()
+                ends_by_flow[flow] = (steps, ends + 1 if before == steps else 1)
+        self._ends, self._turn = ends_by_flow, Lock()
 
     def give_up(self, ending: Ending) -> dict[str, HeadwaterError]:
         """Those that go on being suspected; why each is given up. None: it may have been anybody."""
         most = max((ends for _, ends in self._ends.values()), default=0)
         if most < OFTEN:
             return {}
-        found: dict[str, HeadwaterError] = {
+        errors: dict[str, HeadwaterError] = {
             flow: TerminalError(
                 Code.SPARK_FAILED,
                 f"{ending}: the same step of {flow} was in hand each of the last {ends} times, so it is given up",
@@ -51,9 +51,9 @@ class Suspects:
             for flow, (_, ends) in self._ends.items()
             if ends == most
         }
-        self._given_up.update(found)
+        self._given_up.update(errors)
         self._ends = {}
-        return found
+        return errors
 
     def prepare(self, worker: FlowWorker) -> None:
         """Before a flow begins in the next Spark: one that was given up and not resumed stays so."""

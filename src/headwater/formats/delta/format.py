@@ -101,6 +101,7 @@ DELTA = Format(
     address=_address,
     spark=_spark,
     native=_native,
+    library="deltalake",
     cut=_cut,
     shared=_shared,
     interop=_interop,

@@ -92,6 +92,7 @@ HUDI = Format(
     address=_address,
     spark=_spark,
     native=_native,
+    library="hudi",
     lookups=frozenset(Lookup),
     cut=_cut,
     shared=_shared,

@@ -91,6 +91,7 @@ ICEBERG = Format(
     address=_address,
     spark=_spark,
     native=_native,
+    library="pyiceberg",
     cut=_cut,
     shared=_shared,
     interop=_interop,

@@ -105,6 +105,7 @@ PAIMON = Format(
     address=_address,
     spark=_spark,
     native=_native,
+    library="pypaimon",
     lookups=frozenset(Lookup),
     cut=_cut,
     shared=_shared,

@@ -1,4 +1,4 @@
-"""The table formats as kinds of targets: one line each, with the library that reads them back."""
+"""The table formats as kinds of targets: one line each."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from headwater.targets.base import Ability, Destination, ExportTarget, TargetKin
 from headwater.targets.tables.location import locate
 
 
-def _open(format: Format, library: str, destination: Destination) -> ExportTarget:
+def _open(format: Format, destination: Destination) -> ExportTarget:
     from headwater.targets.tables.target import TableTarget  # with Spark's side of formats
 
     kind = next(one for one in TABLE_KINDS if one.name == format.name)
-    return TableTarget(kind, destination, format, library)
+    return TableTarget(kind, destination, format)
 
 
-def _kind(format: Format, library: str, *, single_pass: bool = True) -> TargetKind:
+def _kind(format: Format, *, single_pass: bool = True) -> TargetKind:
     abilities: set[Ability] = {"stream", "updates", "nested", "binary", "partitions", "file size"}
     asked: dict[Ability, Capability] = {
         "partition expressions": Capability.PARTITION_TRANSFORMS,
@@ -37,7 +37,7 @@ def _kind(format: Format, library: str, *, single_pass: bool = True) -> TargetKi
         format.title,
         frozenset(abilities),
         format.codecs,
-        partial(_open, format, library),
+        partial(_open, format),
         needs=format.needs,
         locate=partial(locate, format),
         in_catalogs=format.in_catalogs,
@@ -47,8 +47,8 @@ def _kind(format: Format, library: str, *, single_pass: bool = True) -> TargetKi
 
 
 TABLE_KINDS = (
-    _kind(DELTA, "deltalake"),
-    _kind(ICEBERG, "pyiceberg"),
-    _kind(HUDI, "hudi", single_pass=False),  # it takes samples of what it sorts
-    _kind(PAIMON, "pypaimon"),
+    _kind(DELTA),
+    _kind(ICEBERG),
+    _kind(HUDI, single_pass=False),  # it takes samples of what it sorts
+    _kind(PAIMON),
 )

@@ -37,10 +37,9 @@ _LOOKED_BACK = 50
 class TableTarget(ExportTarget):
     """A table of one of the formats that the lake has too."""
 
-    def __init__(self, kind: TargetKind, destination: Destination, format: Format, library: str) -> None:
+    def __init__(self, kind: TargetKind, destination: Destination, format: Format) -> None:
         super().__init__(kind, destination)
         self._format = format
-        self._library = library
         self._address = address_of(format, destination.location)
         self._before: Version | None = None
         """The version that a failing snapshot goes back to."""
@@ -125,7 +124,8 @@ class TableTarget(ExportTarget):
 
     def _native(self, version: Version | None) -> ForeignReader | None:
         """The library without a JVM; None where it can't open such a table."""
-        if self._format.native is None:
+        library = self._format.library
+        if self._format.native is None or library is None:
             return None
         native: Any = self._format.native(self._address, self.destination.context)
         try:
@@ -136,7 +136,7 @@ class TableTarget(ExportTarget):
         def batches(schema: pa.Schema) -> Iterable[pa.RecordBatch]:
             yield from native.read(version, columns=schema.names)
 
-        return ForeignReader(self._library, version_of(self._library), batches=batches)
+        return ForeignReader(library, version_of(library), batches=batches)
 
     def publish(self, written: StagedCopy, source: SourceState, checksum: Checksum | None) -> None:
         self._staged = False
