@@ -126,3 +126,8 @@ def test_mistakes_in_a_target_that_was_not_chosen(find: Find) -> None:
         ("UNKNOWN_KEY", "headwater.yml:6 targets.prod.frmat"),
         ("UNKNOWN_KEY", "headwater.yml:9 server.prt"),
     ]
+
+
+def test_a_glob_leaves_the_including_file_out(write: Write) -> None:
+    project = load_project(write(BASE + 'include: "*.yml"\n', {"more.yml": "topics:\n  a: {from: landing}\n"}))
+    assert list(project.topics) == ["a"]

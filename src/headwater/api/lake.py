@@ -18,7 +18,7 @@ from headwater.api.results import (
     SourceSummary,
     SystemTableSummary,
 )
-from headwater.core.errors import Code, ProjectError, TerminalError, Unsupported, UsageError, did_you_mean
+from headwater.core.errors import Code, ProjectError, TerminalError, Unsupported, UsageError, did_you_mean, require_text
 from headwater.core.model import Kind
 from headwater.core.record import html_table
 from headwater.flows.ledger import flow_name
@@ -100,6 +100,7 @@ class Lake:
     @classmethod
     def open(cls, path: Path | str = ".", target: str | None = None, *, quick: bool = False) -> Lake:
         """The lake of the project at or above a path."""
+        _require_path(path)
         return cls(load_project(path, target), quick=quick)
 
     @classmethod
@@ -108,6 +109,7 @@ class Lake:
 
         `project.problems` has the mistakes; whatever would be done by a definition raises them.
         """
+        _require_path(path)
         return cls(partial_project(path, target), quick=True, checked=True)
 
     @staticmethod
@@ -187,6 +189,7 @@ class Lake:
         """A topic, table or view as SQL names it: `orders`, `tables.orders`, `mv('orders')`."""
         from headwater.sql.references import parse_reference
 
+        require_text(name, "the name of a relation")
         reference = parse_reference(name)
         kind = resolve(reference, {kind: self._warehouse.names(kind) for kind in Kind})
         return (MaterializedView if kind is Kind.VIEW else TopicOrTable)(self._warehouse, kind, reference.name)
@@ -358,6 +361,7 @@ class Lake:
         """
         from headwater.api.statements import execute
 
+        require_text(statement, "a statement")
         return execute(
             self._warehouse,
             statement,
@@ -540,6 +544,11 @@ class Lake:
         from headwater.runner import control
 
         return control.start_over(self._warehouse, flow, empty=empty)
+
+
+def _require_path(path: object) -> None:
+    if not isinstance(path, Path):
+        require_text(path, "the path of a project")
 
 
 def _require_right(project: ProjectDefinition) -> None:

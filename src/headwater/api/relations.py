@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from headwater.api.results import PayloadSchema, RelationDescription, RelationSummary
-from headwater.core.errors import Code, UsageError
+from headwater.core.errors import Code, UsageError, require_text
 from headwater.core.model import At, Column, Commit, DataFile, Kind, Version
 from headwater.core.record import html_record, html_table
 from headwater.core.spec import RelationSpec as Spec
@@ -44,6 +44,7 @@ class Relation:
     """A topic, table or view of the lake; `Lake.topic`, `Lake.table`, `Lake.view` and `Lake.relation` give one."""
 
     def __init__(self, warehouse: Warehouse, kind: Kind, name: str) -> None:
+        require_text(name, f"the name of a {kind.value}")
         if name not in warehouse.names(kind):
             raise warehouse.unknown(kind, name)
         self._warehouse = warehouse

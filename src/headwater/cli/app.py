@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import select
+import sys
+import threading
 from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
 from importlib import import_module
@@ -14,7 +18,7 @@ from typer.main import get_group
 
 from headwater.cli.output import show_error
 from headwater.cli.remote import INTERRUPTED, option
-from headwater.core.errors import Code, HeadwaterError
+from headwater.core.errors import Code, HeadwaterError, UsageError
 from headwater.core.extras import require_python
 from headwater.project.load.files import HOME, find_project
 
@@ -146,7 +150,7 @@ def execute(arguments: list[str]) -> int:
     _hush()
     try:
         require_python()
-        code = app(args=arguments, standalone_mode=False)
+        code = app(args=arguments, prog_name="headwater", standalone_mode=False)
     except HeadwaterError as error:
         if error.code is Code.INTERNAL:
             _logged(error, arguments)
@@ -155,15 +159,55 @@ def execute(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except _WrongUse as error:
-        error.show()
+        if as_json:
+            show_error(_as_ours(error), as_json=True)
+        else:
+            error.show()
         code = error.exit_code
-    except SystemExit:
-        raise
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        code = _unread() if _has_no_reader() else 1  # Click says nothing, and exits with 1
     except BaseException as caught:  # a library in Rust that panics raises no Exception
         error_of_ours = _logged(caught, arguments)
         show_error(error_of_ours, as_json=as_json)
         code = error_of_ours.exit_code
-    return code or 0
+    return _written(code or 0)
+
+
+def _as_ours(error: Any) -> UsageError:
+    """What the parser of arguments has to say; where it names a command's help, that is the hint."""
+    context = getattr(error, "ctx", None)
+    hint = None if context is None else f"`{context.command_path} --help` has what it takes"
+    return UsageError(Code.USAGE, error.format_message(), hint=hint)
+
+
+def _written(code: int) -> int:
+    """The exit code, once all is written."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _unread()
+    return code
+
+
+def _has_no_reader() -> bool:
+    """Whether standard output is what broke, not a line to somebody else. Rich turns it to nowhere by itself."""
+    try:
+        out, asked = sys.stdout.fileno(), select.poll()
+        asked.register(out, 0)
+        broken = any(event & select.POLLERR for _, event in asked.poll(0))
+        return broken or os.path.samestat(os.fstat(out), os.stat(os.devnull))
+    except (OSError, ValueError):
+        return False
+
+
+def _unread() -> int:
+    """Whoever read our output has had enough, as `head` does: nothing is wrong, and nothing more is said."""
+    if threading.current_thread() is threading.main_thread():  # no command of a runner's
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest when it ends
+    return 0
 
 
 def _hush() -> None:

@@ -235,6 +235,12 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
     return known[matches[0]] if matches else None
 
 
+def require_text(value: object, what: str) -> None:
+    """Raise where something else than a text is given: Python checks no types."""
+    if not isinstance(value, str):
+        raise UsageError(Code.USAGE, f"{what} is a text, not {value!r}"[:200])
+
+
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """A hint: the nearest choice, else all of them."""
     known = sorted(set(choices))

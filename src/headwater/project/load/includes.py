@@ -13,8 +13,9 @@ from headwater.project.load.tree import TreeNode, dotted, joined
 from headwater.project.load.yaml import parse_yaml
 
 
-def with_includes(tree: TreeNode, root: Path, problems: list[Problem]) -> TreeNode:
-    """The tree with everything that its `include` names."""
+def with_includes(tree: TreeNode, file: Path, problems: list[Problem]) -> TreeNode:
+    """The tree of a file with everything that its `include` names."""
+    root, itself = file.parent, file.resolve()
     include = tree.entries.get("include")
     if include is None or include.value is None:
         return tree
@@ -23,10 +24,11 @@ def with_includes(tree: TreeNode, root: Path, problems: list[Problem]) -> TreeNo
     for i, pattern in enumerate(patterns):
         if not isinstance(pattern.value, str):
             continue  # the settings' own check says what is wrong with it
-        for file in _included(pattern, dotted(("include", i)), root, problems):
-            if file not in seen:
-                seen.add(file)
-                tree = _with_file(tree, file, root, problems)
+        for part in _included(pattern, dotted(("include", i)), root, problems):
+            if part in seen or (part.resolve() == itself and glob.has_magic(str(pattern.value))):
+                continue
+            seen.add(part)
+            tree = _with_file(tree, part, root, problems)
     return tree
 
 

@@ -45,7 +45,7 @@ def examine(path: Path | str = ".", target: str | None = None, env: Mapping[str,
     if not isinstance(tree.value, dict):
         problems.append(Problem(Code.INVALID_VALUE, "should be a mapping of keys and values", tree.where()))
         return Built(None, problems)
-    tree = with_includes(tree, file.parent, problems)
+    tree = with_includes(tree, file, problems)
     for part in sql_files(file.parent, problems):
         tree = joined(tree, part, KINDS, problems)
     return build(tree, file, target, env, problems, fallback=slug(file.parent.name))
