@@ -9,10 +9,11 @@ from typing import Any
 
 from headwater.core.errors import Code, Problem, UsageError, Where, did_you_mean
 from headwater.core.model import Kind
-from headwater.core.secret import BARE_SIGN, ENCODE, Secret, has_bare_sign
 from headwater.core.spec import Export, Topic
 from headwater.formats.registry import FORMATS
 from headwater.project.capabilities import capability_problems
+from headwater.project.checks.addresses import address_problems
+from headwater.project.checks.places import place_problems
 from headwater.project.columns import STANDARD, column_problems, columns_of, declared_columns, renamed_column_notes
 from headwater.project.definition import ProjectDefinition
 from headwater.project.graph import Graph, Name, cycle_problems, graph_of, named, sql_line
@@ -43,7 +44,7 @@ def check_project(project: ProjectDefinition, broken: Mapping[str, Collection[st
         *graph.problems,
         *cycle_problems(project, graph),
         *_setting_problems(project),
-        *_address_problems(project),
+        *address_problems(project),
         *_source_problems(project),
         *_topic_problems(project, {*project.sources, *more.get("sources", ())}),
         *function_problems(project.functions, list(project.topics.values()), project.root),
@@ -52,7 +53,8 @@ def check_project(project: ProjectDefinition, broken: Mapping[str, Collection[st
         *_view_problems(graph),
         *_temporal_problems(project, graph),
         *_outlet_problems(project, known, {*project.alerts, *more.get("alerts", ())}),
-        *_place_problems(project),
+        *_name_problems(project),
+        *place_problems(project),
         *column_problems(project),
         *query_problems(project),
         *capability_problems(project, graph),
@@ -107,16 +109,6 @@ def _setting_problems(project: ProjectDefinition) -> Iterator[Problem]:
         message = f"a warehouse can't be at {scheme[1]}://"
         hint = "it is a local folder, s3://, abfss://, gs:// or hdfs://"
         yield Problem(Code.INVALID_VALUE, message, project.where("warehouse"), hint)
-
-
-def _address_problems(project: ProjectDefinition) -> Iterator[Problem]:
-    """Passwords whose end would be taken for a host, and shown as one."""
-    addresses: dict[str, object] = {"state": project.settings.state}
-    addresses |= {f"sources.{name}.dsn": getattr(source, "dsn", None) for name, source in project.sources.items()}
-    for path, address in addresses.items():
-        if isinstance(address, Secret) and has_bare_sign(address.reveal()):
-            key = path.rpartition(".")[2]
-            yield Problem(Code.INVALID_VALUE, f"`{key}` {BARE_SIGN}", project.where(path), ENCODE)
 
 
 def _source_problems(project: ProjectDefinition) -> Iterator[Problem]:
@@ -297,26 +289,15 @@ def _catalog_problems(project: ProjectDefinition, table: str, path: str) -> Iter
         yield Problem(Code.UNKNOWN_REFERENCE, f"there is no catalog '{catalog}'", project.where(path), hint)
 
 
-def _place_problems(project: ProjectDefinition) -> Iterator[Problem]:
-    """Two relations in one place would overwrite each other."""
-    taken: dict[str, Where] = {}
+def _name_problems(project: ProjectDefinition) -> Iterator[Problem]:
+    """Names in catalogs that are given to relations."""
     for kind in Kind:
         for name, relation in project.relations(kind).items():
             captured = isinstance(relation, Topic) and isinstance(
                 project.sources.get(relation.from_), PostgresCdcSource
             )
-            table = None if captured else relation.table
-            key = "path" if table is None else "table"
-            place = table if relation.path is None else project.location(relation.path)
-            if place is None:
-                continue
-            where = project.where(f"{kind.plural}.{name}.{key}")
-            if place in taken:
-                message = f"'{relation.path or table}' is kept by another definition already"
-                yield Problem(Code.DUPLICATE_NAME, message, where, f"first at {taken[place]}")
-            taken.setdefault(place, where)
-            if table is not None and _in_catalogs(project.format_of(relation)):
-                yield from _catalog_problems(project, table, f"{kind.plural}.{name}.table")
+            if relation.table is not None and not captured and _in_catalogs(project.format_of(relation)):
+                yield from _catalog_problems(project, relation.table, f"{kind.plural}.{name}.table")
 
 
 def _in_catalogs(format: str) -> bool:

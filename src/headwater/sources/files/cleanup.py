@@ -12,6 +12,14 @@ from headwater.sources.files.log import InputFile
 
 log = get_logger(__name__)
 
+ARCHIVE_HINT = "name a folder next to it, or one whose name begins with `_`"
+
+
+def is_ingested(archive: str, root: str) -> bool:
+    """Whether an archive lies where its source looks for files: names that begin with `_` are passed over."""
+    below = archive.removeprefix(root.rstrip("/") + "/")
+    return archive == root or (below != archive and not UNFINISHED.search(below))
+
 
 class Cleaner:
     """Tidies up after a commit; doing it again does nothing, and what can't be done is a warning."""
@@ -52,11 +60,10 @@ class Cleaner:
         """An archive that the source looks into would be ingested again."""
         root = self._folder.files.inside()
         archive = self._folder.files.inside(self._archive or "")
-        below = archive.removeprefix(root.rstrip("/") + "/")
-        if archive == root or (below != archive and not UNFINISHED.search(below)):
+        if is_ingested(archive, root):
             raise UsageError(
                 Code.INVALID_VALUE,
                 f"`archive_to` {self._archive} lies in the folder that is ingested",
                 where=self._spec.where,
-                hint="name a folder next to it, or one whose name begins with `_`",
+                hint=ARCHIVE_HINT,
             )
