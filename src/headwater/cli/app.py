@@ -178,8 +178,10 @@ def execute(arguments: list[str]) -> int:
 def _as_ours(error: Any) -> UsageError:
     """What the parser of arguments has to say; where it names a command's help, that is the hint."""
     context = getattr(error, "ctx", None)
-    hint = None if context is None else f"`{context.command_path} --help` has what it takes"
-    return UsageError(Code.USAGE, error.format_message(), hint=hint)
+    if context is None:
+        return UsageError(Code.USAGE, error.format_message())
+    command = f"`{context.command_path} --help`"
+    return UsageError(Code.USAGE, error.format_message(), hint=f"{command} has what it takes")
 
 
 def _written(code: int) -> int:
