@@ -16,7 +16,7 @@ from tests.support import headwater
 PROJECT = "name: x\nsources: {l: {type: files, path: ./l}}\ntopics: {log: {from: l}}\n"
 
 
-@follows("{} has what it takes")
+@follows("`headwater --help` lists the commands; each has a `--help` of its own")
 @pytest.mark.parametrize(
     ("arguments", "told", "command"),
     [
@@ -32,7 +32,8 @@ def test_wrong_use_is_an_object_for_programs(arguments: str, told: str, command:
     answer = headwater(*arguments.split(), "--json")
     (error,) = json.loads(answer.err)["errors"]
     assert answer.code == 2 and error["code"] == "USAGE" and told in error["message"]
-    assert error["hint"] == f"`{command} --help` has what it takes"
+    listed = headwater("--help")
+    assert listed.code == 0 and all(word in listed.out for word in command.split()[1:2])
     assert headwater(*command.split()[1:], "--help").code == 0
     assert "Usage: " in headwater(*arguments.split()).err
 

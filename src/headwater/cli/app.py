@@ -176,12 +176,9 @@ def execute(arguments: list[str]) -> int:
 
 
 def _as_ours(error: Any) -> UsageError:
-    """What the parser of arguments has to say; where it names a command's help, that is the hint."""
-    context = getattr(error, "ctx", None)
-    if context is None:
-        return UsageError(Code.USAGE, error.format_message())
-    command = f"`{context.command_path} --help`"
-    return UsageError(Code.USAGE, error.format_message(), hint=f"{command} has what it takes")
+    """What the parser of arguments has to say."""
+    hint = "`headwater --help` lists the commands; each has a `--help` of its own"
+    return UsageError(Code.USAGE, error.format_message(), hint=hint)
 
 
 def _written(code: int) -> int:
