@@ -16,6 +16,7 @@ import pytest
 from headwater.api.lake import Lake
 from headwater.cli.live import status_lines
 from headwater.core.errors import Code, TransientError
+from headwater.flows.ledger import Intent, Ledger
 from headwater.flows.step import Landed, StepDone
 from headwater.runner.reports import FlowReport, FlowState
 from tests.cli.screen import on_terminal
@@ -170,3 +171,15 @@ def test_watch_for_programs_is_a_line_when_something_changes(shop: Shop) -> None
             assert json.loads(process.stdout.readline())[0]["state"] == "stopped"
         finally:
             process.kill()
+
+
+def test_a_flow_that_has_run_is_not_new_where_its_last_words_are_lost(tmp_path: Path) -> None:
+    text = "name: x\nsources: {l: {type: files, path: ./l}}\ntopics: {log: {from: l}, other: {from: l}}\n"
+    (tmp_path / "headwater.yml").write_text(text, encoding="utf-8")
+    with Lake.open(tmp_path) as lake:
+        intent = Intent(1, 7, {}, {"l": 8}, "", datetime.now(timezone.utc))
+        Ledger(lake._warehouse.files, "topics.log").write(intent)
+    found = {one["flow"]: one for one in headwater("status", "--json", "--project", tmp_path).json}
+    log = found["topics.log"]
+    assert (log["state"], log["epoch"], log["step"], log["positions"]) == ("stopped", 1, 7, {"l": 8})
+    assert found["topics.other"]["state"] == "new"

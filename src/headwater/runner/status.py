@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from headwater.core.errors import HeadwaterError
 from headwater.core.record import Record
 from headwater.core.state import State
+from headwater.flows.ledger import Ledger
 from headwater.runner.leases import held
 from headwater.runner.reports import FlowReport, FlowState
 from headwater.runner.setups.setup import flow_names
@@ -68,6 +70,8 @@ def flow_statuses(warehouse: Warehouse) -> list[FlowStatus]:
     for flow in flow_names(warehouse):
         status: dict[str, Any] = {**FlowReport(flow).record(), "state": NEW, "updated_at": None}
         status |= {key: value for key, value in statuses.get(flow, {}).items() if key in status}
+        if flow not in statuses:
+            status |= _as_the_lake_has_it(warehouse, flow)
         lease = None if flow not in leases else held(leases[flow], now)
         control = controls.get(flow)
         paused = control is not None and control.paused
@@ -98,6 +102,18 @@ def flow_statuses(warehouse: Warehouse) -> list[FlowStatus]:
             )
         )
     return rows
+
+
+def _as_the_lake_has_it(warehouse: Warehouse, flow: str) -> dict[str, Any]:
+    """How far a flow is that has said nothing here: of a project that was copied, or has lost its `.headwater`."""
+    try:
+        last = Ledger(warehouse.files, flow).last()
+    except (HeadwaterError, OSError):  # the lake is away: how the flows are is told without it
+        return {}
+    if last is None:
+        return {}
+    stopped = {"state": FlowState.STOPPED.value, "epoch": last.epoch, "step": last.step}
+    return {**stopped, "positions": last.end}
 
 
 def _moment(text: str | None) -> datetime | None:
