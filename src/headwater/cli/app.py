@@ -217,11 +217,11 @@ def _hush() -> None:
 
 
 def _logged(error: BaseException, arguments: list[str]) -> HeadwaterError:
-    """What an error means; where it is a defect of ours, it is logged, in the project's log if there is one."""
-    from headwater.core.logs import is_logging, log_to
+    """What an error means; where it is a defect of ours, it is logged, in the log of the command's own project if there
+    is one: a process may have worked for another one before."""
+    from headwater.core.logs import log_to
     from headwater.spark.errors import as_headwater_error
 
-    if not is_logging():
-        with suppress(HeadwaterError, OSError):
-            log_to(find_project(option(arguments, "--project") or ".").parent / HOME)
+    with suppress(HeadwaterError, OSError):
+        log_to(find_project(option(arguments, "--project") or ".").parent / HOME)
     return as_headwater_error(error)
