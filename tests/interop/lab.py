@@ -47,7 +47,8 @@ class Lab:
         )
         lab = Lab(root, Lake.open(root), format)
         columns = parse_ddl(lab.warehouse.spark, schema)
-        lab.table.create(columns, Layout(partition_by=tuple(partition_by), options=options or {}))
+        keys = () if format == "parquet" else ("id",)
+        lab.table.create(columns, Layout(keys=keys, partition_by=tuple(partition_by), options=options or {}))
         lab.warehouse.remember(Kind.TOPIC, "t")
         return lab
 
@@ -74,7 +75,7 @@ class Lab:
     def upsert(self, *rows: tuple[Any, ...], gone: Sequence[int] = ()) -> Version:
         new = self.rows(*rows).withColumn(DELETED, F.lit(False))
         old = self.rows(*((id,) for id in gone)).withColumn(DELETED, F.lit(True))
-        return self.table.upsert(new.unionByName(old), ["id"])
+        return self.table.upsert(new.unionByName(old))
 
     def add_column(self, ddl: str) -> None:
         self.table.evolve(StructType([*self.table.schema().fields, *parse_ddl(self.warehouse.spark, ddl).fields]))
@@ -90,6 +91,7 @@ class Lab:
         """The target's rows, as Spark sees them and as a library without a JVM does."""
         spark = self.warehouse.spark
         if to == "iceberg":
+            spark.sql("REFRESH TABLE lake.interop_topics.t")
             return rows_of(spark.table("lake.interop_topics.t")), listed(self.pyiceberg().scan().to_arrow())
         location = next(one.target.location for one in self.lake.interop_targets() if one.target.format == "delta")
         return rows_of(spark.read.format("delta").load(location)), listed(by_deltalake(location))
@@ -103,8 +105,9 @@ class Lab:
     def require_same(self, to: str) -> None:
         """Every reader sees the source's rows."""
         source = self.source()
-        for rows in self.seen(to):
-            assert rows == source, to
+        for reader, rows in zip(("Spark", "the library"), self.seen(to), strict=True):
+            wrong = [row for row in rows if row not in source], [row for row in source if row not in rows]
+            assert rows == source, f"{to} by {reader}: {wrong}"
 
 
 def by_deltalake(location: str) -> pa.Table:

@@ -40,7 +40,7 @@ def _type(found: object) -> pa.DataType:
     """A column's type, whose parts have the names that they have in the files."""
     kind = arrow_type(found)
     _refuse_encoded(kind)
-    return kind
+    return pa.int32() if kind in (pa.int8(), pa.int16()) else kind  # as Hudi's files have them
 
 
 def _refuse_encoded(kind: pa.DataType) -> None:
