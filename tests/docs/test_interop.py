@@ -7,7 +7,6 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from tests.support import headwater
@@ -15,7 +14,6 @@ from tests.support import headwater
 PAGE = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.full
 def test_the_example(spark: SparkSession, tmp_path: Path) -> None:
     [project] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "headwater.yml").write_text(project, encoding="utf-8")

@@ -16,6 +16,8 @@ from headwater.api.lake import Lake
 from headwater.core.model import DELETED, Kind, Version
 from headwater.core.spec import Layout
 from headwater.exports.interop.sync import SyncResult
+from headwater.formats.base import Address
+from headwater.formats.registry import FORMATS
 from headwater.formats.spark_table import SparkTable
 from headwater.schema.types import parse_ddl
 from headwater.warehouse import Warehouse
@@ -47,7 +49,7 @@ class Lab:
         )
         lab = Lab(root, Lake.open(root), format)
         columns = parse_ddl(lab.warehouse.spark, schema)
-        keys = () if format == "parquet" else ("id",)
+        keys = () if format in ("parquet", "paimon") else ("id",)
         lab.table.create(columns, Layout(keys=keys, partition_by=tuple(partition_by), options=options or {}))
         lab.warehouse.remember(Kind.TOPIC, "t")
         return lab
@@ -91,8 +93,9 @@ class Lab:
         """The target's rows, as Spark sees them and as a library without a JVM does."""
         spark = self.warehouse.spark
         if to == "iceberg":
-            spark.sql("REFRESH TABLE lake.interop_topics.t")
-            return rows_of(spark.table("lake.interop_topics.t")), listed(self.pyiceberg().scan().to_arrow())
+            address = Address(table="lake.interop_topics.t")
+            by_spark = FORMATS.get("iceberg").spark(spark, address, self.warehouse.context)
+            return rows_of(by_spark.read()), listed(self.pyiceberg().scan().to_arrow())
         location = next(one.target.location for one in self.lake.interop_targets() if one.target.format == "delta")
         return rows_of(spark.read.format("delta").load(location)), listed(by_deltalake(location))
 

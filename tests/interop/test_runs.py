@@ -18,8 +18,6 @@ from tests.interop.light import by_deltalake, by_pyiceberg
 from tests.runtime.running import Running
 from tests.support import COLD, Shop, headwater
 
-pytestmark = pytest.mark.full
-
 VIEW = """\
 views:
   per_kind: {sql: "SELECT kind, count(*) AS n FROM topic('orders') GROUP BY kind", interop: [iceberg]}
