@@ -136,7 +136,7 @@ def record_of(row: Mapping[str, Any]) -> RelationRecord:
         shown=row["shown"],
         statement=row["statement"],
         made_from=row["made_from"],
-        source=row["source"],
+        source=row.get("source"),  # what the lake keeps of a release before has none
     )
 
 
