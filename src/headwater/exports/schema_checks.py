@@ -9,6 +9,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, NullType
 
 from headwater.core.errors import Code, UsageError
 from headwater.core.spec import Export
+from headwater.schema.types import parts
 from headwater.targets.base import Ability, TargetKind
 
 _RENAME = "give it another name: schema: '{name} AS other_name'"
@@ -17,7 +18,7 @@ _RENAME = "give it another name: schema: '{name} AS other_name'"
 def check_schema(kind: TargetKind, definition: Export, schema: StructType) -> None:
     """Raise for the first column that the target can't hold, with what to do."""
     for field in schema.fields:
-        for type_ in _types(field.dataType):
+        for type_ in parts(field.dataType):
             if isinstance(type_, NullType):
                 message = f"the column '{field.name}' is NULL in every row, and of no type"
                 raise UsageError(Code.SCHEMA_MISMATCH, message, hint=f"give it one: schema: '{field.name} string'")
@@ -39,19 +40,7 @@ def _asked(type_: DataType) -> Iterator[Ability]:
         yield "binary"
 
 
-def _types(type_: DataType) -> Iterator[DataType]:
-    yield type_
-    if isinstance(type_, StructType):
-        for field in type_.fields:
-            yield from _types(field.dataType)
-    elif isinstance(type_, ArrayType):
-        yield from _types(type_.elementType)
-    elif isinstance(type_, MapType):
-        yield from _types(type_.keyType)
-        yield from _types(type_.valueType)
-
-
 def _inner_names(type_: DataType) -> Iterator[str]:
-    for one in _types(type_):
+    for one in parts(type_):
         if isinstance(one, StructType):
             yield from one.names
